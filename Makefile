@@ -1,0 +1,69 @@
+# Every target does its own set-up (tools/setup.sh) and is quick to repeat. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test build bench format lint asan tsan fuzz clean setup
+JOBS := $(shell nproc)
+BENCH_SIZES := 4,1KiB,64KiB,1MiB,16MiB,100MiB,256MiB
+BENCH_RANKS := 2 4
+# ThreadSanitizer wants its shadow memory at fixed places, which kernels with much address randomisation take away.
+STILL := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+# configure(preset, folder): only when there is nothing yet, or another Python; CMake notices its own files by itself.
+define configure
+if [[ ! -f $(2)/build.ninja || build/python -nt $(2)/build.ninja ]]; then \
+  python=$$(<build/python); cmake --preset $(1) -DCOHORT_PYTHON="$${python/#none/}"; fi
+endef
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup:
+	@tools/setup.sh build
+
+demo: build ## collectives at work: four ranks, a table against Open MPI
+	@build/bin/cohort demo
+
+build: setup ## build/bin/cohort, the libraries and the tests
+	@$(call configure,default,build)
+	@cmake --build --preset default -j $(JOBS)
+
+test: build ## build, then every test
+	@tools/test.sh
+
+bench: build ## all-reduce against Open MPI and Gloo, into build/bench/*.jsonl
+	@mkdir -p build/bench
+	@for n in $(BENCH_RANKS); do \
+	  build/bin/cohort bench all_reduce -n $$n --size $(BENCH_SIZES) --against openmpi,openmpi-tuned,gloo --json \
+	    | tee build/bench/all_reduce-$$n.jsonl; done
+
+format: ## rewrite the sources and docs/rooms.svg as the house style wants them
+	@tools/setup.sh lint
+	@tools/lint.sh format
+	@tools/rooms.py --draw >/dev/null
+
+lint: setup ## formatting, clang-tidy on the torch-free rooms, arrows between rooms
+	@tools/setup.sh lint
+	@$(call configure,default,build)
+	@tools/lint.sh check-format
+	@tools/rooms.py --check >/dev/null
+	@tools/lint.sh tidy
+
+asan: setup ## the torch-free rooms' tests under AddressSanitizer and UBSan
+	@$(call configure,asan,build-asan)
+	@cmake --build --preset asan -j $(JOBS)
+	@UBSAN_OPTIONS=print_stacktrace=1 ctest --preset asan -j $(JOBS) --no-tests=error
+
+tsan: setup ## the torch-free rooms' tests under ThreadSanitizer
+	@$(call configure,tsan,build-tsan)
+	@$(STILL) cmake --build --preset tsan -j $(JOBS)
+	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(STILL) ctest --preset tsan -j $(JOBS) --no-tests=error
+
+fuzz: setup ## each fuzzer for FUZZ_SECONDS (20)
+	@tools/setup.sh fuzz
+	@$(call configure,fuzz,build-fuzz)
+	@cmake --build --preset fuzz -j $(JOBS)
+	@tools/fuzz.sh
+
+clean: ## remove what was built (.venv stays)
+	rm -rf build build-debug build-asan build-tsan build-fuzz

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Gloo, through torch.distributed, as a contestant: times one verb at several sizes, verifies every result, prints one JSON line per size.
+
+    python gloo_bench.py --ranks 2 --verb all_reduce --bytes 4,1048576 --dtype f32 --op sum --seconds 0.3 [--repeats 10]
+
+Starts its own ranks on the loopback device, one torch thread each. Method and data are those of cohort/cli/bench_measure.h: a sample is the
+slowest rank's time for a batch of about a millisecond after a barrier; element i of rank r is (i + 3r) mod 7; timed operations run on zeros.
+Exit status: 0, 1 when a result is wrong, 2 usage, 3 when torch or its gloo is missing.
+"""
+import argparse
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+PERIOD = 7
+SAMPLE_SECONDS = 1e-3
+MAX_BATCH = 1000
+LEAST_SAMPLES, MOST_SAMPLES = 3, 5000
+BLOCK_VERBS = ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all")
+VERBS = BLOCK_VERBS + ("all_reduce", "broadcast", "reduce", "barrier", "send")
+CHECK_CHUNK = PERIOD * 127 * 1024  # a multiple of both periods: one expected chunk serves every chunk
+PR_SET_PDEATHSIG = 1
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--ranks", type=int, default=2)
+    p.add_argument("--verb", default="all_reduce", choices=VERBS)
+    p.add_argument("--bytes", default="4")
+    p.add_argument("--dtype", default="f32", choices=("f16", "bf16", "f32", "f64", "i8", "u8", "i32", "i64"))
+    p.add_argument("--op", default="sum", choices=("sum", "min", "max", "product"))
+    p.add_argument("--seconds", type=float, default=0.3)
+    p.add_argument("--repeats", type=int, default=0)
+    return p.parse_args()
+
+
+def launch(args):
+    """The parent: one process per rank; the first that fails ends the others."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ranks = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        for rank in range(args.ranks):
+            env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(args.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                       OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", GLOO_BENCH_PARENT=str(os.getpid()))
+            ranks.append(subprocess.Popen([sys.executable] + sys.argv, env=env))
+        while True:
+            codes = [p.poll() for p in ranks]
+            bad = [c for c in codes if c]
+            if bad or all(c == 0 for c in codes):
+                return bad[0] if bad else 0
+            time.sleep(0.02)
+    finally:
+        for p in ranks:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+
+
+class Bench:
+    def __init__(self, args, torch, dist):
+        self.args, self.torch, self.dist = args, torch, dist
+        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
+        self.dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i8": torch.int8,
+                      "u8": torch.uint8, "i32": torch.int32, "i64": torch.int64}[args.dtype]
+        op = dist.ReduceOp
+        self.op = {"sum": op.SUM, "min": op.MIN, "max": op.MAX, "product": op.PRODUCT}[args.op]
+
+    def shape(self, size):
+        """(whole, block, in, out) in elements: what measure::Shape computes."""
+        verb, p = self.args.verb, self.ranks
+        if verb == "barrier":
+            return 0, 0, 0, 0
+        whole = max(1, size // self.torch.empty(0, dtype=self.dtype).element_size())
+        if verb in BLOCK_VERBS:
+            whole = (whole + p - 1) // p * p
+        block = whole // p
+        n_in = block if verb in ("all_gather", "gather") else whole
+        if verb == "scatter" and self.rank != 0:
+            n_in = 0
+        n_out = {"reduce_scatter": block, "scatter": block, "all_gather": whole, "all_to_all": whole}.get(verb, 0)
+        if verb in ("reduce", "gather"):
+            n_out = whole if self.rank == 0 else 0
+        return whole, block, n_in, n_out
+
+    def inputs(self, rank, index):
+        base = (index + 3 * rank) % PERIOD
+        return 1 + base % 2 if self.args.op == "product" else base
+
+    def reduced(self, index):
+        fold = {"sum": self.torch.add, "min": self.torch.minimum, "max": self.torch.maximum, "product": self.torch.mul}[self.args.op]
+        total = self.inputs(0, index)
+        for r in range(1, self.ranks):
+            total = fold(total, self.inputs(r, index))
+        return total
+
+    def expected(self, block, index):
+        verb, me = self.args.verb, self.rank
+        if verb in ("all_reduce", "reduce"):
+            return self.reduced(index)
+        if verb == "reduce_scatter":
+            return self.reduced(index + me * block)
+        if verb in ("all_gather", "gather"):
+            return self.inputs(index // block, index % block)
+        if verb == "all_to_all":
+            return self.inputs(index // block, index % block + me * block)
+        if verb == "scatter":
+            return self.inputs(0, index + me * block)
+        return self.inputs(me if verb == "send" and me > 1 else 0, index)
+
+    def operate(self, block, data, out):
+        dist, verb = self.dist, self.args.verb
+        root = self.rank == 0
+        if verb == "all_reduce":
+            dist.all_reduce(data, op=self.op)
+        elif verb == "reduce_scatter":
+            dist.reduce_scatter_tensor(out, data, op=self.op)
+        elif verb == "all_gather":
+            dist.all_gather_into_tensor(out, data)
+        elif verb == "broadcast":
+            dist.broadcast(data, 0)
+        elif verb == "reduce":  # gloo reduces in place on the root, and may spoil the others' data
+            dist.reduce(data, 0, op=self.op)
+        elif verb == "gather":
+            dist.gather(data, list(out.split(block)) if root else None, dst=0)
+        elif verb == "scatter":
+            dist.scatter(out, list(data.split(block)) if root else None, src=0)
+        elif verb == "all_to_all":
+            dist.all_to_all_single(out, data)
+        elif verb == "barrier":
+            dist.barrier()
+        elif self.rank < 2 and self.ranks > 1:  # send: there and back
+            if root:
+                dist.send(data, 1)
+            dist.recv(data, 1 - self.rank)
+            if not root:
+                dist.send(data, 0)
+
+    def slowest(self, values):
+        t = self.torch.tensor(values, dtype=self.torch.float64)
+        self.dist.all_reduce(t, op=self.dist.ReduceOp.MAX)
+        return t.tolist()
+
+    def seconds_of(self, operations, run):
+        self.dist.barrier()
+        start = time.perf_counter()
+        for _ in range(operations):
+            run()
+        return (time.perf_counter() - start) / operations
+
+    def timing(self, run):
+        run()
+        tries = 1
+        while tries <= MAX_BATCH:
+            each = self.slowest([self.seconds_of(tries, run)])[0]
+            if each * tries > SAMPLE_SECONDS:
+                break
+            tries *= 4
+        batch = min(max(int(SAMPLE_SECONDS / each), 1), MAX_BATCH)
+        wanted = self.args.seconds / (each * batch)
+        repeats = self.args.repeats or int(min(max(wanted, LEAST_SAMPLES), MOST_SAMPLES))
+        samples = sorted(s * 1e6 for s in self.slowest([self.seconds_of(batch, run) for _ in range(repeats)]))
+        return samples, batch
+
+    def check(self, block, result):
+        """(wrong elements, checksum) over all ranks."""
+        torch, wrong, checksum = self.torch, 0, 0
+        for start in range(0, result.numel(), CHECK_CHUNK):
+            got = result[start:start + CHECK_CHUNK].to(torch.int64)
+            index = torch.arange(start, start + got.numel())
+            wrong += int((got != self.expected(block, index).to(self.dtype).to(torch.int64)).sum())
+            checksum += int((got * (index % 127 + 1)).sum())
+        both = torch.tensor([wrong, checksum % 2**32], dtype=torch.int64)
+        self.dist.all_reduce(both)
+        return int(both[0]), int(both[1]) % 2**32
+
+    def measure(self, size):
+        args, torch = self.args, self.torch
+        whole, block, n_in, n_out = self.shape(size)
+        data = torch.empty(n_in, dtype=self.dtype)
+        for start in range(0, n_in, CHECK_CHUNK):
+            part = data[start:start + CHECK_CHUNK]
+            part.copy_(self.inputs(self.rank, torch.arange(start, start + part.numel())))
+        out = torch.full((n_out,), 0, dtype=self.dtype)
+        self.operate(block, data, out)
+        in_place = args.verb in ("all_reduce", "broadcast", "send") or (args.verb == "reduce" and self.rank == 0)
+        wrong, checksum = self.check(block, data if in_place else out)
+        if wrong:
+            sys.exit(f"gloo_bench: {args.verb}: {wrong} wrong elements")
+        data.fill_(0)
+        samples, batch = self.timing(lambda: self.operate(block, data, out))
+        trips = 2 if args.verb == "send" else 1
+        if self.rank == 0:
+            line = {"verb": args.verb, "ranks": self.ranks, "bytes": whole * data.element_size(), "dtype": args.dtype, "op": args.op,
+                    "median_us": percentile(samples, 0.5) / trips, "low_us": percentile(samples, 0.1) / trips,
+                    "high_us": percentile(samples, 0.9) / trips, "repeats": len(samples), "batch": batch, "checksum": checksum}
+            print(json.dumps(line), flush=True)
+
+
+def percentile(ordered, share):
+    at = share * (len(ordered) - 1)
+    lower = int(at)
+    upper = min(lower + 1, len(ordered) - 1)
+    return ordered[lower] + (at - lower) * (ordered[upper] - ordered[lower])
+
+
+def work(args):
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(os.environ["GLOO_BENCH_PARENT"]):
+        return 1  # the parent went before the line above could take effect
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError as error:
+        print(f"gloo_bench: {error}", file=sys.stderr)
+        return 3
+    if not dist.is_available() or not dist.is_gloo_available():
+        print("gloo_bench: this torch has no gloo", file=sys.stderr)
+        return 3
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    bench = Bench(args, torch, dist)
+    for size in args.bytes.split(","):
+        bench.measure(int(size))
+    dist.barrier()
+    dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    options = parse()
+    sys.exit(work(options) if "GLOO_BENCH_PARENT" in os.environ else launch(options))

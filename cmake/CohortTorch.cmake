@@ -1,0 +1,52 @@
+# COHORT_TORCH=AUTO builds the torch rooms when a fit torch is found and says what it did; ON demands it; OFF leaves them out
+# (sanitizer builds: torch's libraries are not instrumented).
+set(COHORT_TORCH AUTO CACHE STRING "Build the rooms that use torch: ON, OFF or AUTO")
+set_property(CACHE COHORT_TORCH PROPERTY STRINGS AUTO ON OFF)
+set(COHORT_PYTHON "" CACHE FILEPATH "A Python that has torch; empty: .venv/bin/python, then python3")
+
+set(COHORT_WITH_TORCH FALSE)
+if(COHORT_TORCH)
+  find_package(CohortTorch MODULE QUIET)
+  set(COHORT_WITH_TORCH ${CohortTorch_FOUND})
+  if(CohortTorch_FOUND)
+    message(STATUS "torch ${CohortTorch_VERSION} in ${CohortTorch_ROOT} (CUDA libraries: ${CohortTorch_CUDA})")
+  elseif(COHORT_TORCH STREQUAL "AUTO")
+    message(STATUS "torch rooms are left out: ${CohortTorch_REASON}")
+  else()
+    message(FATAL_ERROR "COHORT_TORCH=${COHORT_TORCH}, but ${CohortTorch_REASON}")
+  endif()
+endif()
+
+# cohort_use_torch(target [narrow|all]): what a room's `TORCH narrow` or `TORCH all` does to its library and its test program.
+# all: files that include <torch/torch.h> (autograd, nn, optim) cost 21 s each, 9 s with that header precompiled. It is built once, in
+# cohort_torch_pch, when the first target asks (38 s, 700 MB on disk), and shared by all of them, which works because all are compiled
+# with the same flags. narrow: files that only pass tensors around include <ATen/core/Tensor.h> and single <ATen/ops/...> (4 s a file).
+function(cohort_use_torch target)
+  set(headers ${ARGN})
+  if(NOT headers)
+    return()
+  endif()
+  if(NOT headers MATCHES "^(narrow|all)$")
+    message(FATAL_ERROR "cohort_use_torch(${target} ${headers}): say narrow or all")
+  endif()
+  get_target_property(type ${target} TYPE)
+  set(reach PUBLIC)
+  if(type STREQUAL "EXECUTABLE")
+    set(reach PRIVATE)
+  endif()
+  target_link_libraries(${target} ${reach} Torch::libtorch)
+  if(headers STREQUAL "narrow")
+    return()
+  endif()
+  if(NOT TARGET cohort_torch_pch)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/torch_pch.cc CONTENT "// Carries the precompiled <torch/torch.h>.\n")
+    add_library(cohort_torch_pch STATIC EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/torch_pch.cc)
+    target_link_libraries(cohort_torch_pch PRIVATE Torch::libtorch Threads::Threads)
+    target_precompile_headers(cohort_torch_pch PRIVATE <torch/torch.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM cohort_torch_pch)
+  if(type STREQUAL "EXECUTABLE")  # CMake compiles programs with -fPIE, but the precompiled header is for -fPIC only
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
+endfunction()

@@ -1,0 +1,77 @@
+#include "cohort/base/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
+
+namespace cohort {
+namespace {
+
+constexpr std::array<std::string_view, 6> kNames = {"trace", "debug", "info", "warning", "error", "off"};
+std::atomic<int> threshold{static_cast<int>(Level::info)};
+
+std::string pattern_for(Rank rank) {
+  const auto who = rank ? fmt::format(" rank {}", rank.value) : std::string();
+  return fmt::format("%H:%M:%S.%e{} %^%l%$: %v", who);
+}
+
+// Never destroyed: threads may log while the process leaves.
+spdlog::logger& logger() {
+  static spdlog::logger* one = [] {
+    const auto mode = color_wanted(STDERR_FILENO) ? spdlog::color_mode::always : spdlog::color_mode::never;
+    auto* made = new spdlog::logger("cohort", std::make_shared<spdlog::sinks::stderr_color_sink_mt>(mode));
+    made->set_level(spdlog::level::trace);  // log_enabled() decides
+    made->flush_on(spdlog::level::trace);
+    made->set_pattern(pattern_for(kNoRank));
+    return made;
+  }();
+  return *one;
+}
+
+std::string tame(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at <= text.size();) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    if (at > 0) out += "\n    ";
+    const auto line = text.substr(at, end - at);
+    out += printable(line, line.size() * 4);
+    at = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+void set_log_level(std::string_view name) {
+  for (std::size_t i = 0; i < kNames.size(); ++i)
+    if (name == kNames[i]) return set_log_level(static_cast<Level>(i));
+  if (name == "warn") return set_log_level(Level::warning);
+  throw_unknown("log level", name, kNames);
+}
+
+void set_log_level(Level level) { threshold.store(static_cast<int>(level), std::memory_order_relaxed); }
+
+void set_log_rank(Rank rank) { logger().set_pattern(pattern_for(rank)); }
+
+bool log_enabled(Level level) { return static_cast<int>(level) >= threshold.load(std::memory_order_relaxed) && level != Level::off; }
+
+void log_line(Level level, std::string_view text) noexcept {
+  try {
+    logger().log(static_cast<spdlog::level::level_enum>(level), "{}", tame(text));
+  } catch (...) {  // out of memory or a closed stderr: a log line is not worth the run
+  }
+}
+
+bool color_wanted(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  return isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0');
+}
+
+}  // namespace cohort

@@ -1,0 +1,54 @@
+// Where the time went: spans and counters of one rank, written as a Chrome trace that ui.perfetto.dev opens.
+// pid is the rank, tid the thread. Times are the host's monotonic clock, so files of ranks on one host line up when merged.
+// Owner: the process. Threads: any; each records into its own bounded buffer, which outlives it. Off, a Span costs one relaxed load.
+// Failure: start() and stop() throw Kind::system naming the path; recording never fails, events beyond the bounds are counted and dropped.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cohort/base/deadline.h"
+#include "cohort/base/ids.h"
+
+namespace cohort {
+
+class Trace {
+ public:
+  // Writes an empty trace at once (a bad path is known before the run, not after it). Kind::usage when one is running.
+  static void start(const std::string& path, Rank rank);
+  static void stop();  // writes the file; nothing to do when none is running
+  static bool on() { return session_.load(std::memory_order_relaxed) != 0; }
+
+  static void counter(std::string_view name, double value);
+  static void name_thread(std::string_view name);  // what the viewer shows instead of "thread 2"
+
+ private:
+  friend class Span;
+  static inline std::atomic<std::uint32_t> session_{0};  // 0: off, else the number of this start()
+};
+
+// Span span{"all_reduce", "grad.layer3", bytes}; is recorded when it goes out of scope. Views are borrowed until then.
+class Span {
+ public:
+  explicit Span(std::string_view name, std::string_view detail = {}, std::uint64_t bytes = 0)
+      : session_(Trace::session_.load(std::memory_order_relaxed)) {
+    if (session_ != 0) begin(name, detail, bytes);
+  }
+  ~Span() {
+    if (session_ != 0) end();
+  }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+ private:
+  void begin(std::string_view name, std::string_view detail, std::uint64_t bytes) noexcept;
+  void end() noexcept;
+
+  std::uint32_t session_;
+  std::string_view name_, detail_;
+  std::uint64_t bytes_ = 0;
+  Clock::time_point start_;
+};
+
+}  // namespace cohort

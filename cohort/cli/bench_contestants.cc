@@ -1,0 +1,138 @@
+#include "cohort/cli/bench_contestants.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cohort/base/error.h"
+#include "cohort/base/file.h"
+#include "cohort/base/text.h"
+#include "cohort/cli/bench_find.h"
+#include "cohort/cli/bench_results.h"
+
+namespace cohort::cli::bench {
+namespace {
+
+// A large heap that is never given back: without these Open MPI's collectives take fresh pages from the kernel at every large call.
+const std::vector<std::pair<std::string, std::string>> kTunedMalloc = {
+    {"MALLOC_MMAP_MAX_", "0"}, {"MALLOC_TRIM_THRESHOLD_", "4294967296"}, {"MALLOC_TOP_PAD_", "268435456"}};
+
+bool crowded(int ranks) { return ranks > this_machine().cores; }
+
+std::vector<std::string> common_arguments(const BenchOptions& o, const std::string& verb) {
+  std::vector<std::string> args{"--verb",    verb,
+                                "--bytes",   fmt::format("{}", fmt::join(o.sizes, ",")),
+                                "--dtype",   o.dtype,
+                                "--op",      o.op,
+                                "--seconds", fmt::format("{}", o.seconds)};
+  if (o.repeats > 0) args.insert(args.end(), {"--repeats", std::to_string(o.repeats)});
+  return args;
+}
+
+Program openmpi_program(const Contestant& c, const BenchOptions& o, const std::string& verb, int ranks) {
+  Program p{{"mpirun", "-n", std::to_string(ranks)}, {}};
+  if (geteuid() == 0) p.argv.emplace_back("--allow-run-as-root");
+  // More ranks than cores: Open MPI then yields while it waits by itself. Else one core each.
+  if (crowded(ranks))
+    p.argv.insert(p.argv.end(), {"--oversubscribe", "--bind-to", "none"});
+  else
+    p.argv.insert(p.argv.end(), {"--bind-to", "core"});
+  if (c.who == "openmpi-tuned")
+    for (const auto& [name, value] : kTunedMalloc) p.argv.insert(p.argv.end(), {"-x", name + "=" + value});
+  p.argv.push_back(companion("openmpi_bench"));
+  const auto args = common_arguments(o, verb);
+  p.argv.insert(p.argv.end(), args.begin(), args.end());
+  return p;
+}
+
+Program gloo_program(const BenchOptions& o, const std::string& verb, int ranks) {
+  Program p{{python_with_torch(), "-W", "ignore", companion("gloo_bench.py"), "--ranks", std::to_string(ranks)}, {}};
+  const auto args = common_arguments(o, verb);
+  p.argv.insert(p.argv.end(), args.begin(), args.end());
+  return p;
+}
+
+Program our_program(const Contestant& c, BenchOptions o, const std::string& verb, int ranks, const std::string& out_path) {
+  o.verbs = {verb};
+  o.algorithms.clear();
+  if (!c.algorithm.empty()) o.algorithms = {c.algorithm};
+  o.buffers = {c.buffers};
+  if (o.worker_task.empty()) o.worker_task = "measure";
+  o.worker_out = out_path;
+  const std::string self = "/proc/self/exe";
+  Program p{{self, "run", "-n", std::to_string(ranks), "--", self}, {}};
+  const auto args = worker_arguments(o);
+  p.argv.insert(p.argv.end(), args.begin(), args.end());
+  return p;
+}
+
+std::string system_congestion() {
+  try {
+    return std::string(trim(read_file("/proc/sys/net/ipv4/tcp_congestion_control")));
+  } catch (const Failure&) {
+    return "unknown";
+  }
+}
+
+// Why this one cannot take part; empty when it can.
+std::string obstacle(const std::string& who, const BenchOptions& o) {
+  if (o.op == "average") return "it has no average";
+  if (who != "gloo") {
+    if (find_program("mpirun").empty()) return "mpirun is not installed (Debian: openmpi-bin)";
+    if (companion("openmpi_bench").empty()) return "openmpi_bench was not built (Debian: libopenmpi-dev, then build again)";
+    if (o.dtype == "f16" || o.dtype == "bf16") return "Open MPI 4 has no 16-bit floats";
+    return {};
+  }
+  if (companion("gloo_bench.py").empty()) return "gloo_bench.py is not beside the program";
+  if (o.dtype == "bool") return "torch's gloo does not reduce bool";
+  if (python_with_torch().empty()) return "no Python with torch was found (set COHORT_PYTHON to one)";
+  return {};
+}
+
+std::string setting(const std::string& who, const BenchOptions& o, int ranks) {
+  if (who == "openmpi")
+    return crowded(ranks) ? "mpirun --oversubscribe, which yields while it waits; not bound" : "mpirun --bind-to core, else as it comes";
+  if (who == "openmpi-tuned") return "as openmpi, with MALLOC_MMAP_MAX_=0 and a large MALLOC_TRIM_THRESHOLD_ and MALLOC_TOP_PAD_";
+  const auto sockets =
+      fmt::format("torch.distributed over loopback tcp, congestion control {} (the system's; it cannot be told)", system_congestion());
+  if (o.transport != "tcp" || o.congestion == system_congestion()) return sockets;
+  return sockets + fmt::format("; ours is '{}': compare with --congestion {} for equal terms", o.congestion, system_congestion());
+}
+
+}  // namespace
+
+std::string Contestant::label() const {
+  if (!ours()) return who;
+  return fmt::format("cohort{}{}", algorithm.empty() ? "" : " " + algorithm, buffers == "any" ? " (any pointer)" : "");
+}
+
+Lineup line_up(const BenchOptions& o, const std::string& verb, int ranks) {
+  static constexpr std::string_view kKnown[] = {"openmpi", "openmpi-tuned", "gloo"};
+  if (!o.algorithms.empty() && verb != "all_reduce")
+    throw_failure(Kind::usage, "--algorithm names rows of all_reduce; {} has none to choose", verb);
+  Lineup lineup;
+  for (const auto& buffers : o.buffers) {
+    if (o.algorithms.empty()) lineup.contestants.push_back({"cohort", "", buffers});
+    for (const auto& algorithm : o.algorithms) lineup.contestants.push_back({"cohort", algorithm, buffers});
+  }
+  for (const auto& who : o.against) {
+    if (std::find(std::begin(kKnown), std::end(kKnown), who) == std::end(kKnown)) throw_unknown("contestant", who, kKnown);
+    const auto why_not = obstacle(who, o);
+    if (!why_not.empty()) {
+      lineup.notes.push_back(fmt::format("{} does not take part: {}", who, why_not));
+      continue;
+    }
+    lineup.contestants.push_back({who, "", ""});
+    lineup.notes.push_back(fmt::format("{}: {}", who, setting(who, o, ranks)));
+  }
+  return lineup;
+}
+
+Program program_of(const Contestant& c, const BenchOptions& o, const std::string& verb, int ranks, const std::string& out_path) {
+  if (c.ours()) return our_program(c, o, verb, ranks, out_path);
+  return c.who == "gloo" ? gloo_program(o, verb, ranks) : openmpi_program(c, o, verb, ranks);
+}
+
+}  // namespace cohort::cli::bench

@@ -1,0 +1,140 @@
+#include "cohort/cli/bench_rounds.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "cohort/base/error.h"
+#include "cohort/base/fd.h"
+#include "cohort/base/file.h"
+#include "cohort/base/text.h"
+
+namespace cohort::cli::bench {
+namespace {
+
+constexpr double kSlowestRate = 20e6;  // bytes per second and rank, far below anything seen: only a hang is slower
+
+Deadline patience(const BenchOptions& o, int ranks) {
+  const double bytes = static_cast<double>(std::accumulate(o.sizes.begin(), o.sizes.end(), std::size_t{0}));
+  const double sizes = static_cast<double>(o.sizes.size());
+  return Deadline::in(Seconds{120 + sizes * (20 * o.seconds + 10) + bytes * ranks / kSlowestRate});
+}
+
+[[noreturn]] void blame(const Contestant& c, const Outcome& o, int ranks) {
+  const auto how = o.late ? std::string("did not end in time") : fmt::format("ended with status {}", o.status);
+  throw_failure(Kind::system, "{} on {} ranks {}: {}", c.label(), ranks, how, o.last_words().empty() ? "it said nothing" : o.last_words());
+}
+
+// All rounds of all contestants: lines[contestant][size] is a list over rounds.
+using Lines = std::vector<std::vector<std::vector<Line>>>;
+
+void compare_checksums(const std::vector<Row>& rows) {
+  for (const Row& row : rows)
+    for (const Row& other : rows)
+      if (row.bytes == other.bytes && row.checksum != other.checksum)
+        throw_failure(Kind::corrupt, "{} and {} disagree about {} of {} on {} ranks: checksums {} and {}", row.who, other.who, row.verb,
+                      format_bytes(row.bytes), row.ranks, row.checksum, other.checksum);
+}
+
+std::vector<Row> rows_of(const BenchOptions& o, const std::string& verb, int ranks, const Lineup& lineup, const Lines& lines) {
+  std::vector<Row> rows;
+  for (std::size_t size = 0; size < o.sizes.size(); ++size) {
+    std::vector<double> updates;
+    const std::size_t first = rows.size();
+    for (std::size_t c = 0; c < lineup.contestants.size(); ++c) {
+      if (lines[c][size].empty()) continue;
+      const Contestant& who = lineup.contestants[c];
+      Row row{who.who, verb, who.ours() ? lines[c][size].front().algorithm : "default", o.dtype, o.op, who.buffers};
+      row.transport = lines[c][size].front().transport;
+      row.ranks = ranks;
+      settle(row, lines[c][size]);
+      for (const Line& line : lines[c][size])
+        if (line.limit_us > 0) updates.push_back(line.limit_us);
+      rows.push_back(row);
+    }
+    std::sort(updates.begin(), updates.end());
+    for (std::size_t i = first; i < rows.size(); ++i) {
+      Row& row = rows[i];
+      if (!updates.empty()) row.limit_us = limit_us(verb, ranks, row.bytes, updates[updates.size() / 2]);
+      if (row.limit_us) row.limit_share = *row.limit_us / row.median_us;
+      if (row.who != "cohort") row.ratio = row.median_us / rows[first].median_us;
+    }
+  }
+  return rows;
+}
+
+std::vector<std::string> find_voids(std::vector<Row>& rows) {
+  std::vector<std::string> voids;
+  const Machine machine = this_machine();
+  for (const Row& row : rows) {
+    const auto expected = expected_us(machine, row);
+    if (!expected || row.median_us <= kVoidAbove * *expected) continue;
+    voids.push_back(
+        fmt::format("VOID: {} needed {} us for {} on {} ranks and is known to need {} us on this kind of machine ({:.2f}x): something "
+                    "else uses it; run again, or pass --no-void-check",
+                    row.who, format_us(Seconds{row.median_us * 1e-6}), format_bytes(row.bytes), row.ranks,
+                    format_us(Seconds{*expected * 1e-6}), row.median_us / *expected));
+    for (Row& same : rows) same.spoiled = same.spoiled || same.bytes == row.bytes;
+  }
+  return voids;
+}
+
+}  // namespace
+
+std::string run_worker(const Contestant& c, const BenchOptions& o, const std::string& verb, int ranks) {
+  const Fd results{memfd_create("cohort-bench", MFD_CLOEXEC)};  // by /proc path: no file is left behind however this ends
+  if (!results) throw_system("memfd_create");
+  const auto path = fmt::format("/proc/{}/fd/{}", getpid(), results.get());
+  const auto outcome = run_program(program_of(c, o, verb, ranks, path), patience(o, ranks));
+  if (!outcome.ok()) blame(c, outcome, ranks);
+  return read_file(path);
+}
+
+std::vector<Line> run_once(const Contestant& c, const BenchOptions& o, const std::string& verb, int ranks) {
+  std::string text;
+  if (c.ours()) {
+    text = run_worker(c, o, verb, ranks);
+  } else {
+    const auto outcome = run_program(program_of(c, o, verb, ranks, ""), patience(o, ranks));
+    if (!outcome.ok()) blame(c, outcome, ranks);
+    text = outcome.out;
+  }
+  auto lines = parse_lines(text);
+  if (lines.size() != o.sizes.size())
+    throw_failure(Kind::corrupt, "{} answered {} of {} sizes on {} ranks", c.label(), lines.size(), o.sizes.size(), ranks);
+  return lines;
+}
+
+Report run_rounds(const BenchOptions& o, const std::string& verb, int ranks, const Progress& progress) {
+  const Lineup lineup = line_up(o, verb, ranks);
+  Report report{verb, ranks, {}, lineup.notes, {}};
+  const std::size_t n = lineup.contestants.size();
+  Lines lines(n, std::vector<std::vector<Line>>(o.sizes.size()));
+  std::vector<bool> out(n, false);
+  for (std::size_t start = 0; start < n * static_cast<std::size_t>(o.rounds); ++start) {
+    const std::size_t round = start / n;
+    const std::size_t who = (start + round) % n;
+    const Contestant& c = lineup.contestants[who];
+    if (out[who]) continue;
+    progress(fmt::format("{} on {} ranks, round {} of {}: {}", verb, ranks, round + 1, o.rounds, c.label()),
+             static_cast<double>(start) / static_cast<double>(n * static_cast<std::size_t>(o.rounds)));
+    try {
+      const auto answers = run_once(c, o, verb, ranks);
+      for (std::size_t size = 0; size < answers.size(); ++size) lines[who][size].push_back(answers[size]);
+    } catch (const Failure& failure) {
+      if (c.ours()) throw;
+      out[who] = true;
+      for (auto& size : lines[who]) size.clear();
+      report.notes.push_back(fmt::format("{} is left out: {}", c.who, failure.what()));
+    }
+  }
+  report.rows = rows_of(o, verb, ranks, lineup, lines);
+  compare_checksums(report.rows);
+  if (o.void_check) report.voids = find_voids(report.rows);
+  return report;
+}
+
+}  // namespace cohort::cli::bench

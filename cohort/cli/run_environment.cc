@@ -1,0 +1,60 @@
+#include "cohort/cli/run_environment.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace cohort::cli {
+
+group::Environment rank_environment(const group::Environment& inherited, const RankSetting& s) {
+  group::Environment env = inherited;
+  const auto set = [&](std::string_view name, const auto& value) { env.insert_or_assign(std::string(name), fmt::format("{}", value)); };
+
+  // Left over from a launcher around this one, they would make a rank believe in another job.
+  for (const std::string_view stale : {"COHORT_PLACE", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE",
+                                       "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_ELASTIC"})
+    env.erase(std::string(stale));
+
+  for (const std::string_view prefix : {"COHORT_", "HOROVOD_"}) {
+    set(fmt::format("{}RANK", prefix), s.rank);
+    set(fmt::format("{}SIZE", prefix), s.size);
+    set(fmt::format("{}LOCAL_RANK", prefix), s.rank);
+    set(fmt::format("{}LOCAL_SIZE", prefix), s.size);
+  }
+  set("COHORT_JOB", s.job);
+  set("COHORT_RENDEZVOUS", s.rendezvous);
+  set("COHORT_SECRET_FILE", s.secret_file);
+  set("COHORT_START_TIMEOUT", s.start_timeout);
+  set("COHORT_THREADS", s.threads);
+  if (!s.log_level.empty()) set("COHORT_LOG", s.log_level);
+  set("HOROVOD_CROSS_RANK", 0);
+  set("HOROVOD_CROSS_SIZE", 1);
+  set("HOROVOD_HOSTNAME", "localhost");
+
+  set("RANK", s.rank);
+  set("WORLD_SIZE", s.size);
+  set("LOCAL_RANK", s.rank);
+  set("LOCAL_WORLD_SIZE", s.size);
+  set("GROUP_RANK", 0);
+  set("GROUP_WORLD_SIZE", 1);
+  set("ROLE_RANK", s.rank);
+  set("ROLE_WORLD_SIZE", s.size);
+  set("ROLE_NAME", s.role);
+  set("MASTER_ADDR", "127.0.0.1");
+  set("MASTER_PORT", s.master_port);
+  set("TORCHELASTIC_RUN_ID", s.job);
+  set("TORCHELASTIC_RESTART_COUNT", 0);
+  set("TORCHELASTIC_MAX_RESTARTS", 0);
+
+  if (s.threads_given || !env.contains("OMP_NUM_THREADS")) set("OMP_NUM_THREADS", s.threads);
+  env.emplace("PYTHONUNBUFFERED", "1");  // a rank writes into a pipe; people want to see its lines when they are printed
+  return env;
+}
+
+std::vector<std::string> spelled_out(const group::Environment& environment) {
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : environment) entries.push_back(fmt::format("{}={}", name, value));
+  return entries;
+}
+
+}  // namespace cohort::cli

@@ -1,0 +1,123 @@
+#include "cohort/cli/run_front.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+
+#include "cohort/base/error.h"
+#include "cohort/cli/cli.h"
+#include "cohort/cli/run_report.h"
+#include "cohort/cli/run_tree.h"
+
+namespace cohort::cli {
+namespace {
+
+constexpr Seconds kEndLimit{1.5};
+
+struct Pipe {
+  Fd read, write;
+};
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw_system("pipe between front and launcher");
+  return {Fd{ends[0]}, Fd{ends[1]}};
+}
+
+// A rank's group is not the terminal's foreground group, so it may not read the terminal: we read for rank 0.
+class Relay {
+ public:
+  explicit Relay(bool wanted) {
+    if (wanted) pipe_ = make_pipe();
+  }
+  int reader() const { return pipe_.read.get(); }
+  void keep_writer() { pipe_.read.reset(); }
+  int fd() const { return pipe_.write ? 0 : -1; }
+  void move() {
+    std::array<char, 4096> buffer;
+    const ssize_t n = read(0, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) return;
+    if (n <= 0 || write(pipe_.write.get(), buffer.data(), static_cast<std::size_t>(n)) != n)
+      pipe_.write.reset();  // its end, or nobody listens
+  }
+
+ private:
+  Pipe pipe_;
+};
+
+[[noreturn]] void be_launcher(LaunchPlan plan, Signals& signals) {
+  int code = kExitFailure;
+  try {
+    setpgid(0, 0);  // the terminal's signals reach the front only, which forwards them once
+    become_subreaper();
+    code = launch(std::move(plan), signals);
+  } catch (const NoProgram& e) {
+    fmt::print(stderr, "cohort run: {}\n", e.what());
+    code = e.exit_code;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "cohort run: {}\n", e.what());
+  }
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+void forward(pid_t launcher, int number) {
+  kill(launcher, number);
+  if (number == SIGTSTP) raise(SIGSTOP);
+}
+
+// A launcher that does not act on two interrupts is stuck itself; its end is the end of the job.
+constexpr int kPatience = 3;
+
+// Until the launcher has ended; returns how.
+int watch(pid_t launcher, Signals& signals, Relay& input) {
+  int interrupts = 0;
+  while (true) {
+    std::array<pollfd, 2> fds{{{signals.fd(), POLLIN, 0}, {input.fd(), POLLIN, 0}}};
+    poll(fds.data(), fds.size(), -1);
+    if (fds[1].revents != 0) input.move();
+    for (const int number : signals.take()) {
+      if (number != SIGCHLD) {
+        forward(launcher, number == SIGINT && ++interrupts >= kPatience ? SIGKILL : number);
+        continue;
+      }
+      int status = 0;
+      if (waitpid(launcher, &status, WNOHANG) == launcher) return status;
+    }
+  }
+}
+
+}  // namespace
+
+int run_in_front(LaunchPlan plan) {
+  become_subreaper();
+  Signals signals;
+  const bool reads = plan.options.input == Stdin::first_rank;
+  Relay input(reads && isatty(0) == 1);
+  plan.input = reads ? (input.fd() >= 0 ? input.reader() : 0) : -1;
+  Pipe alive = make_pipe();
+  plan.front = std::move(alive.read);
+  std::fflush(nullptr);
+  const pid_t launcher = fork();
+  if (launcher < 0) throw_system("cannot start the launcher (fork)");
+  if (launcher == 0) {
+    alive.write.reset();
+    be_launcher(std::move(plan), signals);
+  }
+  setpgid(launcher, launcher);
+  input.keep_writer();
+  const int status = watch(launcher, signals, input);
+  end_descendants(Deadline::in(kEndLimit));
+  if (WIFSIGNALED(status))
+    fmt::print(stderr, "cohort run: the launcher (process {}) was {}; every process of the job was ended\n", launcher,
+               describe_status(status));
+  return exit_code_of(status);
+}
+
+}  // namespace cohort::cli

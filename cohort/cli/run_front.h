@@ -1,0 +1,14 @@
+// The front: the process the shell sees. It forks the launcher, forwards signals and terminal input, and keeps the exit status. Front and
+// launcher watch each other: whichever is killed, the other ends every process of the job (both are child subreapers, so none can hide).
+//
+//   shell -- front -- launcher -- rank 0, rank 1, ..   (a process group each; a rank dies with the launcher, PR_SET_PDEATHSIG)
+//
+// Threads: one. Failure: Kind::system before anything was started.
+#pragma once
+#include "cohort/cli/run_launcher.h"
+
+namespace cohort::cli {
+
+int run_in_front(LaunchPlan plan);  // plan.front and plan.input are filled here
+
+}  // namespace cohort::cli

@@ -1,0 +1,279 @@
+#include "cohort/cli/run_launcher.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/cli/cli.h"
+#include "cohort/cli/run_environment.h"
+#include "cohort/cli/run_meeting.h"
+#include "cohort/cli/run_ranks.h"
+#include "cohort/cli/run_report.h"
+#include "cohort/cli/run_screen.h"
+#include "cohort/cli/run_tree.h"
+
+namespace cohort::cli {
+namespace {
+
+constexpr std::size_t kFullSink = 1 << 20;  // more unread output than this holds the ranks back
+constexpr std::size_t kWriteBytes = 4096;   // PIPE_BUF: what a pipe that polls writable takes without blocking
+constexpr int kExitTimeout = 124;           // as timeout(1) has it
+constexpr Seconds kEndLimit{1};             // for what is left after the ranks; they themselves are gone by then
+
+bool same_file(int a, int b) {
+  struct stat x {
+  }, y{};
+  return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+ScreenStyle style_for(const RunOptions& options) {
+  const auto colored = [&](int fd) { return options.color == "always" || (options.color == "auto" && color_wanted(fd)); };
+  return {options.prefix, {colored(1), colored(2)}, same_file(1, 2)};
+}
+
+class Launcher {
+ public:
+  Launcher(LaunchPlan plan, Signals& signals)
+      : plan_(std::move(plan)),
+        signals_(signals),
+        screen_(style_for(plan_.options)),
+        ranks_(plan_.options, screen_),
+        meeting_(plan_.options.job.empty() ? random_job_name() : plan_.options.job, plan_.ranks, plan_.options.start_timeout,
+                 plan_.options.master_port),
+        job_ends_(Deadline::in(plan_.options.timeout)) {}
+  int run();
+
+ private:
+  void start_ranks();
+  void turn();
+  void take_signals();
+  void take_signal(int number);
+  void note_ends();
+  void fail(int rank, int status);
+  void stop(int number, Seconds grace);
+  void look_at_clock();
+  void write_screen();
+  void write_sink(int stream);
+  void wind_up();
+  void flush_screen();
+  int verdict();
+  void say(const std::string& text) { screen_.say("cohort run: " + text); }
+  void mention(const std::string& text) {
+    if (plan_.options.verbose) say(text);
+  }
+  bool sink_full(int stream) { return screen_.pending(stream).size() > kFullSink; }
+  Seconds age() const { return Clock::now() - began_; }
+
+  LaunchPlan plan_;
+  Signals& signals_;
+  Screen screen_;
+  Ranks ranks_;
+  Meeting meeting_;
+  const Clock::time_point began_ = Clock::now();
+  Deadline job_ends_;
+  Deadline kill_at_;  // never: nobody is being stopped
+  std::optional<FirstFailure> first_;
+  int stopped_by_ = 0;  // a signal of the user's
+  bool timed_out_ = false;
+  bool killed_ = false;
+  bool front_gone_ = false;
+  bool reader_gone_ = false;  // nobody reads our stdout any more
+};
+
+int Launcher::run() {
+  try {
+    start_ranks();
+  } catch (const NoProgram&) {
+    kill_descendants(Deadline::in(kEndLimit));
+    throw;
+  }
+  while (ranks_.running() > 0 && !front_gone_) turn();
+  wind_up();
+  return verdict();
+}
+
+void Launcher::start_ranks() {
+  const auto bindings = plan_binding(plan_.host, plan_.options.bind, plan_.ranks);
+  RankSetting setting{.size = plan_.ranks,
+                      .job = meeting_.job(),
+                      .rendezvous = meeting_.address(),
+                      .secret_file = meeting_.secret_file(),
+                      .master_port = meeting_.master_port(),
+                      .role = plan_.options.role,
+                      .start_timeout = plan_.options.start_timeout.count(),
+                      .threads = plan_.options.threads > 0 ? plan_.options.threads : plan_threads(plan_.host, plan_.ranks),
+                      .threads_given = plan_.options.threads > 0,
+                      .log_level = plan_.options.log_level};
+  mention(fmt::format("job {}: {} rank{} of {}; they meet at {}; MASTER_PORT {}; {} thread{} each (OMP_NUM_THREADS), {} cores",
+                      meeting_.job(), plan_.ranks, plan_.ranks == 1 ? "" : "s", plan_.program.path, meeting_.address(),
+                      meeting_.master_port(), setting.threads, setting.threads == 1 ? "" : "s", usable_cores(plan_.host)));
+  std::vector<ChildPlan> children;
+  for (setting.rank = 0; setting.rank < plan_.ranks; ++setting.rank)
+    children.push_back({.program = &plan_.program,
+                        .environment = spelled_out(rank_environment(plan_.environment, setting)),
+                        .cpus = bindings[static_cast<std::size_t>(setting.rank)],
+                        .input = setting.rank == 0 ? plan_.input : -1,
+                        .signal_mask = signals_.mask_before()});
+  ranks_.start(children);
+  for (int r = 0; r < ranks_.size(); ++r)
+    mention(fmt::format("rank {} is process {}, cores {}", r, ranks_[r].child.pid, list_cpus(bindings[static_cast<std::size_t>(r)])));
+  if (plan_.input > 2) close(plan_.input);
+  meeting_.open();  // after the last fork: from here on there is a second thread
+}
+
+// One round: wait for anything, then look at everything.
+void Launcher::turn() {
+  std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {plan_.front.get(), POLLIN, 0}, {meeting_.lines_fd(), POLLIN, 0}};
+  for (int stream = 1; stream <= 2; ++stream)
+    if (!screen_.pending(stream).empty()) fds.push_back({stream, POLLOUT, 0});
+  const bool take_stdout = !sink_full(1), take_stderr = !sink_full(2);
+  ranks_.add_polls(fds, take_stdout, take_stderr);
+  const Deadline next = screen_.next_idle().sooner(kill_at_).sooner(job_ends_);
+  poll(fds.data(), fds.size(), next.left_ms());
+
+  if (fds[1].revents != 0) front_gone_ = true;
+  if (fds[2].revents != 0)
+    for (const auto& line : meeting_.take_lines()) say(line);
+  ranks_.read_output(Clock::now(), take_stdout, take_stderr);
+  take_signals();
+  screen_.show_idle(Clock::now());
+  write_screen();
+  look_at_clock();
+}
+
+void Launcher::take_signals() {
+  for (const int number : signals_.take()) take_signal(number);
+}
+
+void Launcher::take_signal(int number) {
+  if (number == SIGCHLD) return note_ends();
+  if (number == SIGTSTP) return ranks_.signal(SIGSTOP);  // their groups are not the terminal's, so the terminal could not stop them
+  if (number == SIGCONT || number == SIGUSR1 || number == SIGUSR2) return ranks_.signal(number);
+  const bool again = stopped_by_ != 0 && number == SIGINT;
+  if (stopped_by_ == 0) stopped_by_ = number;
+  if (again) return stop(SIGKILL, Seconds{0});
+  ranks_.signal(SIGCONT);
+  stop(number, plan_.options.stop_grace);
+}
+
+// Ranks that ended in the same moment: one that a signal killed is the likelier cause, since the others may have failed over its loss.
+void Launcher::note_ends() {
+  auto ended = ranks_.reap();
+  std::stable_sort(ended.begin(), ended.end(), [](const auto& a, const auto& b) { return WIFSIGNALED(a.status) > WIFSIGNALED(b.status); });
+  for (const auto& e : ended) {
+    meeting_.rank_ended(e.rank, describe_status(e.status));
+    mention(fmt::format("rank {} ended: {}", e.rank, describe_status(e.status)));
+    if (e.status != 0) fail(e.rank, e.status);
+  }
+}
+
+void Launcher::fail(int rank, int status) {
+  if (first_ || stopped_by_ != 0 || timed_out_ || reader_gone_) return;
+  first_ = FirstFailure{rank, ranks_[rank].child.pid, status, age(), ranks_.running(), {}};
+  stop(SIGTERM, plan_.options.grace);
+}
+
+void Launcher::stop(int number, Seconds grace) {
+  ranks_.signal(number);
+  kill_at_ = kill_at_.sooner(Deadline::in(grace));
+}
+
+void Launcher::look_at_clock() {
+  if (!timed_out_ && job_ends_.passed()) {
+    timed_out_ = true;
+    job_ends_ = Deadline{};
+    stop(SIGTERM, plan_.options.grace);
+  }
+  if (kill_at_.passed() && !killed_) {
+    killed_ = true;
+    kill_at_ = Deadline{};
+    ranks_.signal(SIGKILL);
+  }
+}
+
+void Launcher::write_screen() {
+  write_sink(1);
+  write_sink(2);
+}
+
+void Launcher::write_sink(int stream) {
+  std::string& pending = screen_.pending(stream);
+  std::size_t done = 0;
+  while (done < pending.size()) {
+    pollfd ready{stream, POLLOUT, 0};
+    if (poll(&ready, 1, 0) <= 0) break;
+    const ssize_t n = write(stream, pending.data() + done, std::min(kWriteBytes, pending.size() - done));
+    if (n > 0) {
+      done += static_cast<std::size_t>(n);
+      continue;
+    }
+    if (errno == EAGAIN || errno == EINTR) break;
+    done = pending.size();  // nobody reads it any more
+    if (stream == 1 && errno == EPIPE && !reader_gone_) {
+      reader_gone_ = true;  // `cohort run yes | head`: end as a program in that place would
+      stop(SIGTERM, plan_.options.grace);
+    }
+  }
+  pending.erase(0, done);
+}
+
+// No rank runs any more, or nobody is left to run them for: nothing may stay behind.
+void Launcher::wind_up() {
+  if (front_gone_) ranks_.signal(SIGKILL);
+  const auto left = end_descendants(Deadline::in(kEndLimit));
+  ranks_.reap();
+  if (!left.empty()) say(fmt::format("{} processes of this job could not be ended (process {} is one)", left.size(), left.front()));
+  for (int i = 0; i < 64 && ranks_.anything_open() && !front_gone_; ++i) ranks_.read_output(Clock::now(), true, true);
+  for (const auto& line : meeting_.take_lines()) say(line);
+  screen_.finish_all();
+}
+
+void Launcher::flush_screen() {
+  write_screen();
+  while (!(screen_.pending(1).empty() && screen_.pending(2).empty()) && !front_gone_) {
+    std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {plan_.front.get(), POLLIN, 0}};
+    for (int stream = 1; stream <= 2; ++stream)
+      if (!screen_.pending(stream).empty()) fds.push_back({stream, POLLOUT, 0});
+    poll(fds.data(), fds.size(), 1000);
+    if (fds[1].revents != 0) return;
+    for (const int number : signals_.take())
+      if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT) return;  // a reader that does not read
+    write_screen();
+  }
+}
+
+// The cause is the last thing on the screen.
+int Launcher::verdict() {
+  int code = 0;
+  if (first_) {
+    first_->last_words = ranks_[first_->rank].last_words.lines();
+    code = exit_code_of(first_->status);
+    screen_.say(tell(*first_));
+  } else if (timed_out_) {
+    code = kExitTimeout;
+    say(fmt::format("stopped: the job ran longer than --timeout {}", format_seconds(plan_.options.timeout)));
+  } else if (reader_gone_) {
+    code = kExitSignalBase + SIGPIPE;
+  } else if (stopped_by_ != 0) {
+    for (int r = 0; r < ranks_.size(); ++r)
+      if (ranks_[r].status != 0) code = kExitSignalBase + stopped_by_;
+    if (!plan_.options.quiet) say(fmt::format("stopped by {} after {}", signal_name(stopped_by_), format_seconds(age())));
+  } else {
+    mention(fmt::format("all {} ranks ended well after {}", ranks_.size(), format_seconds(age())));
+  }
+  flush_screen();
+  return front_gone_ ? kExitFailure : code;
+}
+
+}  // namespace
+
+int launch(LaunchPlan plan, Signals& signals) { return Launcher(std::move(plan), signals).run(); }
+
+}  // namespace cohort::cli

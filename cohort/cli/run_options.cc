@@ -1,0 +1,305 @@
+#include "cohort/cli/run_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
+
+namespace cohort::cli {
+namespace {
+
+using Text = const std::string&;
+
+struct Option {
+  std::string_view names;  // "-n --ranks -np": a short first one is shown with the second, a long one alone; all are understood
+  std::string_view value;  // what help calls it; empty: a flag
+  std::string_view about;  // empty: understood, not shown
+  void (*apply)(RunOptions&, Text);
+};
+
+int whole(Text text, int least, int most) {
+  const auto value = parse_int(text);
+  if (value < least || value > most) throw_failure(Kind::usage, "'{}' is not a number from {} to {}", printable(text), least, most);
+  return static_cast<int>(value);
+}
+
+void one_of(Text value, std::initializer_list<std::string_view> words) {
+  if (std::find(words.begin(), words.end(), value) == words.end()) throw_unknown("word", value, std::span(words.begin(), words.size()));
+}
+
+void set_ranks(RunOptions& o, Text v) {
+  if (v == "cpu") return void(o.ranks = "auto");
+  if (v != "auto" && v != "gpu") whole(v, 1, 4096);
+  o.ranks = v;
+}
+
+bool is_this_host(std::string_view host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+void refuse_hosts(std::string_view what) {
+  throw_failure(Kind::usage, "'{}' needs several hosts, and this launcher starts ranks on this one only", printable(what));
+}
+
+// "localhost:4": Horovod's way to say how many.
+void set_hosts(RunOptions& o, Text v) {
+  const auto parts = split(v, ':');
+  if (parts.size() > 2 || parts.empty() || !is_this_host(parts[0])) refuse_hosts(v);
+  if (parts.size() == 2) set_ranks(o, std::string(parts[1]));
+}
+
+void set_nodes(RunOptions&, Text v) {
+  if (v != "1" && v != "1:1") refuse_hosts(v);
+}
+
+void set_endpoint(RunOptions&, Text v) {
+  std::string_view host = v;
+  if (const auto colon = host.rfind(':'); colon != host.npos) host = host.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (!is_this_host(host)) refuse_hosts(v);
+}
+
+// "3", or "0:1,1:2": rank:mask.
+std::map<int, int> read_masks(Text v) {
+  std::map<int, int> masks;
+  for (const auto part : split(v, ',')) {
+    const auto colon = part.find(':');
+    const int rank = colon == part.npos ? -1 : whole(std::string(part.substr(0, colon)), 0, 4095);
+    masks[rank] = whole(std::string(colon == part.npos ? part : part.substr(colon + 1)), 0, 3);
+  }
+  return masks;
+}
+
+void set_shown(RunOptions& o, Text v) {
+  for (const auto part : split(v, ',')) o.shown.insert(whole(std::string(part), 0, 4095));
+}
+
+// Horovod's words are the same in capitals, and FATAL.
+void set_log(RunOptions& o, Text v) {
+  std::string word = v;
+  for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (word == "fatal") word = "error";
+  one_of(word, {"trace", "debug", "info", "warning", "warn", "error", "off"});
+  o.log_level = word;
+}
+
+void must_be(Text v, std::string_view only, std::string_view why) {
+  if (v != only) throw_failure(Kind::usage, "'{}' is refused: {}", printable(v), why);
+}
+
+constexpr Option kOptions[] = {
+    {"-n --ranks -np --num-proc --nproc-per-node --nprocs", "N", "how many ranks to start; 'auto' is one per core, 'gpu' one per GPU",
+     set_ranks},
+    {"-m --module", "", "the command is a Python module", [](RunOptions& o, Text) { o.module = true; }},
+    {"--no-python", "", "run the command itself, also when it ends in .py", [](RunOptions& o, Text) { o.no_python = true; }},
+    {"--stdin", "0|none", "who reads the standard input: rank 0, or nobody",
+     [](RunOptions& o, Text v) {
+       one_of(v, {"0", "none"}), o.input = v == "0" ? Stdin::first_rank : Stdin::none;
+     }},
+
+    {"-o --output --output-filename --log-dir", "DIR", "also write DIR/rank.N/stdout and DIR/rank.N/stderr",
+     [](RunOptions& o, Text v) { o.output = v; }},
+    {"-r --redirects", "MASK", "with --output, to the file only: 1 stdout, 2 stderr, 3 both; '0:1,1:3' by rank",
+     [](RunOptions& o, Text v) { o.redirects = read_masks(v); }},
+    {"-t --tee", "MASK", "with --output, to file and screen", [](RunOptions& o, Text v) { o.tees = read_masks(v); }},
+    {"--show --local-ranks-filter", "R,R", "only these ranks on the screen", set_shown},
+    {"--prefix", "", "begin every line with [rank] (the default)", [](RunOptions& o, Text) { o.prefix = true; }},
+    {"--no-prefix", "", "leave lines as they are", [](RunOptions& o, Text) { o.prefix = false; }},
+    {"--color", "WHEN", "auto, always or never; NO_COLOR is honoured",
+     [](RunOptions& o, Text v) {
+       one_of(v, {"auto", "always", "never"}), o.color = v;
+     }},
+    {"-q --quiet", "", "nothing of our own but errors", [](RunOptions& o, Text) { o.quiet = true; }},
+    {"-v --verbose", "", "say what is started, where, and how it ended", [](RunOptions& o, Text) { o.verbose = true; }},
+    {"--log-level", "LEVEL", "COHORT_LOG of the ranks: debug, info, warning, error", set_log},
+
+    {"--start-timeout", "TIME", "how long ranks may take to meet (30s)", [](RunOptions& o, Text v) { o.start_timeout = parse_seconds(v); }},
+    {"--timeout", "TIME", "end the whole job after this, with exit status 124",
+     [](RunOptions& o, Text v) { o.timeout = parse_seconds(v); }},
+    {"--grace", "TIME", "after a failure, from SIGTERM to SIGKILL (1s)", [](RunOptions& o, Text v) { o.grace = parse_seconds(v); }},
+    {"--stop-grace", "TIME", "after a signal from you, from forwarding it to SIGKILL (30s)",
+     [](RunOptions& o, Text v) { o.stop_grace = parse_seconds(v); }},
+
+    {"--bind", "HOW", "none, core, numa, or auto: numa where there are several nodes, else none",
+     [](RunOptions& o, Text v) {
+       one_of(v, {"none", "core", "numa", "auto"}), o.bind = v;
+     }},
+    {"--threads", "N", "OMP_NUM_THREADS of each rank (cores / ranks)", [](RunOptions& o, Text v) { o.threads = whole(v, 1, 4096); }},
+    {"--job --rdzv-id", "NAME", "the job's name, TORCHELASTIC_RUN_ID of the ranks", [](RunOptions& o, Text v) { o.job = v; }},
+    {"--master-port", "PORT", "MASTER_PORT for the program's own use (a free one)",
+     [](RunOptions& o, Text v) { o.master_port = whole(v, 0, 65535); }},
+    {"-h --help", "", "this text", [](RunOptions& o, Text) { o.help = true; }},
+
+    // Understood because scripts have them; on one host they change nothing or must say what is so anyway.
+    {"-H --hosts --host", "HOSTS", "", set_hosts},
+    {"--standalone", "", "", [](RunOptions&, Text) {}},
+    {"--nnodes", "N", "", set_nodes},
+    {"--node-rank", "N", "", [](RunOptions&, Text v) { must_be(v, "0", "there is one host, and this is it"); }},
+    {"--master-addr", "HOST", "", [](RunOptions&, Text v) { is_this_host(v) ? void() : refuse_hosts(v); }},
+    {"--rdzv-endpoint", "HOST", "", set_endpoint},
+    {"--rdzv-backend", "NAME", "",
+     [](RunOptions&, Text v) {
+       if (v != "static" && v != "c10d") throw_failure(Kind::usage, "'{}' is refused: ranks meet inside this launcher", printable(v));
+     }},
+    {"--max-restarts", "N", "", [](RunOptions&, Text v) { must_be(v, "0", "this launcher does not restart ranks"); }},
+    {"--monitor-interval", "TIME", "", [](RunOptions&, Text v) { parse_seconds(v); }},  // ends are noticed when they happen
+    {"--role", "NAME", "", [](RunOptions& o, Text v) { o.role = v; }},
+    {"--numa-binding", "HOW", "", [](RunOptions& o, Text v) { must_be(v, "node", "only whole NUMA nodes are known"), o.bind = "numa"; }},
+};
+
+struct Refusal {
+  std::string_view names;
+  std::string_view why;
+};
+
+constexpr Refusal kRefusals[] = {
+    {"--hostfile -hostfile --ssh-port -p --ssh-identity-file -i --network-interfaces --network-interface",
+     "it is about several hosts, and this launcher starts ranks on this one only"},
+    {"--min-np --max-np --min-num-proc --max-num-proc --host-discovery-script --slots-per-host --elastic-timeout --reset-limit "
+     "--blacklist-cooldown-range",
+     "elastic jobs are not something this launcher does"},
+    {"--rdzv-conf --start-method --virtual-local-rank --logs-specs --duplicate-stdout-filters",
+     "it steers an agent that does not exist here"},
+    {"--signals-to-handle", "SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded, always"},
+    {"--gloo --mpi --jsrun --use-gloo --use-mpi --mpi-args", "ranks talk through cohort's own engine"},
+    {"--check-build -cb", "ask `cohort doctor` instead"},
+    {"--config-file", "options belong on the command line"},
+    {"--timeline-filename --timeline-mark-cycles --autotune --autotune-log-file --fusion-threshold-mb --cycle-time-ms --cache-capacity "
+     "--no-stall-check --stall-check-warning-time-seconds --stall-check-shutdown-time-seconds --gloo-timeout-seconds "
+     "--hierarchical-allreduce --hierarchical-allgather --disable-cache --prefix-output-with-timestamp",
+     "it tunes Horovod's own engine, which is not used here"},
+};
+
+bool lists(std::string_view names, std::string_view name) {
+  const auto all = split(names, ' ');
+  return std::find(all.begin(), all.end(), name) != all.end();
+}
+
+[[noreturn]] void refuse(std::string_view name) {
+  for (const Refusal& r : kRefusals)
+    if (lists(r.names, name)) throw_failure(Kind::usage, "{} is refused: {}", name, r.why);
+  std::vector<std::string_view> known;
+  for (const Option& o : kOptions)
+    for (const auto n : split(o.names, ' ')) known.push_back(n);
+  const auto hint = nearest(name, known);
+  throw_failure(Kind::usage, "there is no option {}{}; `cohort run --help` lists them; options of your program go after it, or after --",
+                printable(name), hint.empty() ? "" : fmt::format(", did you mean {}?", hint));
+}
+
+const Option* find_option(std::string_view name) {
+  for (const Option& o : kOptions)
+    if (lists(o.names, name)) return &o;
+  return nullptr;
+}
+
+void apply(RunOptions& options, const Option& option, std::string_view name, Text value) {
+  try {
+    option.apply(options, value);
+  } catch (const Failure& failure) {
+    throw_failure(Kind::usage, "{}: {}", name, failure.what());
+  }
+}
+
+// torchrun reads every option from PET_<NAME> as well, and cluster operators set those.
+void read_pet(RunOptions& options, const group::Environment& env) {
+  for (const std::string_view name :
+       {"nproc-per-node", "nnodes", "node-rank", "master-addr", "rdzv-backend", "rdzv-id", "rdzv-endpoint", "max-restarts"}) {
+    std::string variable = fmt::format("PET_{}", name);
+    for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    const auto at = env.find(variable);
+    if (at != env.end() && !at->second.empty()) apply(options, *find_option(fmt::format("--{}", name)), variable, at->second);
+  }
+}
+
+struct Word {
+  std::string name;
+  std::optional<std::string> value;
+};
+
+// "--start_timeout=5" is {"--start-timeout", "5"}; "-n4" is {"-n", "4"}.
+Word take_apart(Text word) {
+  if (word.starts_with("--")) {
+    const auto equals = word.find('=');
+    std::string name = word.substr(0, equals);
+    std::replace(name.begin(), name.end(), '_', '-');
+    return {name, equals == word.npos ? std::nullopt : std::optional(word.substr(equals + 1))};
+  }
+  const bool glued = word.size() > 2 && find_option(word) == nullptr && std::isdigit(static_cast<unsigned char>(word[2])) != 0;
+  return glued ? Word{word.substr(0, 2), word.substr(2)} : Word{word, std::nullopt};
+}
+
+}  // namespace
+
+RunOptions parse_run(const std::vector<std::string>& args, const group::Environment& environment) {
+  RunOptions options;
+  read_pet(options, environment);
+  std::size_t at = 0;
+  for (; at < args.size(); ++at) {
+    if (args[at] == "--") {
+      ++at;
+      break;
+    }
+    if (!args[at].starts_with('-') || args[at] == "-") break;
+    Word word = take_apart(args[at]);
+    const Option* option = find_option(word.name);
+    if (option == nullptr) refuse(word.name);
+    if (option->value.empty() && word.value)
+      throw_failure(Kind::usage, "{} takes no value, '{}' was given", word.name, printable(*word.value));
+    if (!option->value.empty() && !word.value) {
+      if (++at == args.size()) throw_failure(Kind::usage, "{} needs a value: {}", word.name, option->value);
+      word.value = args[at];
+    }
+    apply(options, *option, word.name, word.value.value_or(""));
+  }
+  options.command.assign(args.begin() + static_cast<std::ptrdiff_t>(std::min(at, args.size())), args.end());
+  if (options.help) return options;
+  if (options.command.empty())
+    throw_failure(Kind::usage, "nothing to run: cohort run -n 4 -- ./program its arguments; `cohort run --help` tells more");
+  if (options.output.empty() && (!options.redirects.empty() || !options.tees.empty()))
+    throw_failure(Kind::usage, "--redirects and --tee need a folder: --output DIR");
+  return options;
+}
+
+Sink RunOptions::sink_of(int rank, int stream) const {
+  if (output.empty()) return Sink::screen;
+  if (redirects.empty() && tees.empty()) return Sink::both;
+  const auto wants = [&](const std::map<int, int>& masks) {
+    auto found = masks.find(rank);
+    if (found == masks.end()) found = masks.find(-1);
+    return found != masks.end() && (found->second & stream) != 0;
+  };
+  if (wants(tees)) return Sink::both;
+  return wants(redirects) ? Sink::file : Sink::screen;
+}
+
+std::string run_help() {
+  std::string text =
+      "cohort run: start a program as several ranks of one job\n\n"
+      "usage: cohort run [options] [--] program [arguments]\n\n"
+      "  cohort run -n 4 ./train --epochs 3      four ranks on this host\n"
+      "  cohort run -n 2 train.py                a Python script (python3, or $PYTHON_EXEC)\n"
+      "  cohort run -n 2 -m package.train        a Python module\n"
+      "  cohort run -n 4 --output logs ./train   output on the screen and in logs/rank.N/stdout, stderr\n"
+      "  cohort run -n 4 --quiet --no-prefix --timeout 10min ./train > result.txt\n\n"
+      "Every rank finds its place in COHORT_RANK, COHORT_SIZE .. (cohort::init reads them), in torchrun's RANK, LOCAL_RANK, WORLD_SIZE,\n"
+      "MASTER_ADDR .. and in HOROVOD_RANK, HOROVOD_SIZE .. The first rank that fails ends the job; its cause is the last thing printed and "
+      "its\n"
+      "exit status (128 + n for signal n) is the launcher's. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded; a second "
+      "SIGINT\n"
+      "kills. However the job ends, none of its processes outlives it. Options of torchrun and horovodrun are understood where they make\n"
+      "sense on one host.\n\noptions:\n";
+  for (const Option& o : kOptions) {
+    if (o.about.empty()) continue;
+    const auto names = split(o.names, ' ');
+    std::string left = names[0].starts_with("--") ? fmt::format("    {}", names[0]) : fmt::format("{}, {}", names[0], names[1]);
+    if (!o.value.empty()) left += fmt::format(" {}", o.value);
+    text += fmt::format("  {:<26} {}\n", left, o.about);
+  }
+  return text;
+}
+
+}  // namespace cohort::cli

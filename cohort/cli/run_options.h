@@ -1,0 +1,55 @@
+// What `cohort run` was asked to do, from its command line: one table of options, in our words and in torchrun's and horovodrun's.
+// parse_run() is pure. Dashes and underscores are the same (--nproc_per_node), a value may follow as its own word or after '='.
+// Owner: values. Threads: any. Failure: Kind::usage naming the option, the nearest known one, or why this launcher cannot do it.
+// To add an option: one row in run_options.cc.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cohort/base/deadline.h"
+#include "cohort/group/place.h"
+
+namespace cohort::cli {
+
+// Where one of a rank's two streams goes.
+enum class Sink : unsigned char { screen, file, both };
+
+enum class Stdin : unsigned char { first_rank, none };
+
+struct RunOptions {
+  bool help = false;
+  std::string ranks = "1";  // a number, "auto" (one per core) or "gpu" (one per GPU)
+  std::vector<std::string> command;
+  bool module = false;     // the command is a Python module
+  bool no_python = false;  // run a .py file itself even when it is not executable
+
+  std::string output;                  // folder of rank.N/stdout and rank.N/stderr; empty: no files
+  std::map<int, int> redirects, tees;  // rank (-1: all) to a mask, 1 stdout, 2 stderr: file only, file and screen
+  std::set<int> shown;                 // ranks whose output is on the screen; empty: all
+  bool prefix = true;
+  std::string color = "auto";  // auto, always, never
+  bool quiet = false;
+  bool verbose = false;
+  std::string log_level;  // COHORT_LOG of the ranks
+
+  Seconds start_timeout{30};
+  Seconds grace{1};        // between SIGTERM and SIGKILL when a rank has failed
+  Seconds stop_grace{30};  // between a forwarded signal and SIGKILL
+  Seconds timeout{1e9};    // of the whole job
+
+  std::string bind = "auto";  // none, core, numa, auto
+  int threads = 0;            // OMP_NUM_THREADS; 0: cores / ranks
+  Stdin input = Stdin::first_rank;
+  std::string job;  // TORCHELASTIC_RUN_ID; empty: random
+  std::string role = "default";
+  int master_port = 0;  // 0: a free one
+
+  Sink sink_of(int rank, int stream) const;  // stream 1 or 2
+};
+
+RunOptions parse_run(const std::vector<std::string>& args, const group::Environment& environment);
+std::string run_help();
+
+}  // namespace cohort::cli

@@ -1,0 +1,102 @@
+#include "cohort/cli/run_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cohort/base/error.h"
+
+namespace cohort::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string refusal(const std::vector<std::string>& args, const group::Environment& env = {}) {
+  try {
+    parse_run(args, env);
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.kind(), Kind::usage);
+    return failure.what();
+  }
+  return "accepted";
+}
+
+TEST(RunOptions, EverySpellingOfHowManyMeansTheSame) {
+  const std::vector<std::vector<std::string>> spellings{
+      {"-n", "4"},          {"-n4"}, {"--ranks=4"}, {"-np", "4"}, {"--num-proc", "4"}, {"--nproc-per-node=4"}, {"--nproc_per_node", "4"},
+      {"-H", "localhost:4"}};
+  for (auto words : spellings) {
+    words.emplace_back("prog");
+    SCOPED_TRACE(words[0]);
+    EXPECT_EQ(parse_run(words, {}).ranks, "4");
+  }
+  EXPECT_EQ(parse_run({"--nproc-per-node", "cpu", "prog"}, {}).ranks, "auto");
+  EXPECT_EQ(parse_run({"prog"}, {}).ranks, "1");
+}
+
+TEST(RunOptions, WordsAfterTheProgramAreItsOwn) {
+  EXPECT_THAT(parse_run({"-n", "2", "./p", "-n", "9", "--help"}, {}).command, ElementsAre("./p", "-n", "9", "--help"));
+  EXPECT_THAT(parse_run({"-n", "2", "--", "-odd-name", "--"}, {}).command, ElementsAre("-odd-name", "--"));
+}
+
+TEST(RunOptions, TorchrunLinesForOneHostAreUnderstood) {
+  const auto o =
+      parse_run({"--standalone", "--nnodes=1", "--nproc_per_node=2", "--rdzv_backend=c10d", "--rdzv-endpoint=localhost:0", "--rdzv-id", "x",
+                 "--max-restarts=0", "--node_rank=0", "--master_port=1234", "--log_dir", "d", "-r", "3", "-t", "0:1,1:2", "-m", "mod", "a"},
+                {});
+  EXPECT_EQ(o.ranks, "2");
+  EXPECT_EQ(o.job, "x");
+  EXPECT_EQ(o.master_port, 1234);
+  EXPECT_TRUE(o.module);
+  EXPECT_EQ(o.sink_of(0, 1), Sink::both);
+  EXPECT_EQ(o.sink_of(0, 2), Sink::file);
+  EXPECT_EQ(o.sink_of(1, 2), Sink::both);
+  EXPECT_EQ(o.sink_of(5, 1), Sink::file);
+}
+
+TEST(RunOptions, HorovodrunLinesForOneHostAreUnderstood) {
+  const auto o = parse_run(
+      {"-np", "2", "-H", "localhost:2", "--output-filename", "d", "--start-timeout", "60", "--verbose", "--log-level", "INFO", "p"}, {});
+  EXPECT_EQ(o.start_timeout, Seconds{60});
+  EXPECT_EQ(o.output, "d");
+  EXPECT_EQ(o.sink_of(1, 1), Sink::both);
+  EXPECT_TRUE(o.verbose);
+  EXPECT_EQ(o.log_level, "info");
+}
+
+TEST(RunOptions, WhatNeedsSeveralHostsOrElasticityIsRefusedWithASentence) {
+  EXPECT_THAT(refusal({"--nnodes", "2", "p"}), HasSubstr("--nnodes: '2' needs several hosts"));
+  EXPECT_THAT(refusal({"--nnodes", "1:4", "p"}), HasSubstr("several hosts"));
+  EXPECT_THAT(refusal({"-H", "a:1,b:1", "p"}), HasSubstr("several hosts"));
+  EXPECT_THAT(refusal({"--hostfile", "h", "p"}), HasSubstr("several hosts"));
+  EXPECT_THAT(refusal({"--min-np", "2", "p"}), HasSubstr("elastic"));
+  EXPECT_THAT(refusal({"--max_restarts", "3", "p"}), HasSubstr("does not restart"));
+  EXPECT_THAT(refusal({"--rdzv-backend", "etcd", "p"}), HasSubstr("inside this launcher"));
+  EXPECT_THAT(refusal({"--fusion-threshold-mb", "64", "p"}), HasSubstr("Horovod's own engine"));
+}
+
+TEST(RunOptions, MistakesAreAnsweredWithTheNearestName) {
+  EXPECT_THAT(refusal({"--otuput", "d", "p"}), HasSubstr("did you mean --output?"));
+  EXPECT_THAT(refusal({"--bind", "cores", "p"}), HasSubstr("did you mean 'core'"));
+  EXPECT_THAT(refusal({"-n", "0", "p"}), HasSubstr("-n: '0' is not a number from 1 to 4096"));
+  EXPECT_THAT(refusal({"-n", "p"}), HasSubstr("-n:"));
+  EXPECT_THAT(refusal({"-n"}), HasSubstr("-n needs a value"));
+  EXPECT_THAT(refusal({"--quiet=yes", "p"}), HasSubstr("takes no value"));
+  EXPECT_THAT(refusal({"-n", "2"}), HasSubstr("nothing to run"));
+  EXPECT_THAT(refusal({"-r", "3", "p"}), HasSubstr("--output DIR"));
+}
+
+TEST(RunOptions, ClusterOperatorsVariablesAreReadAndTheCommandLineWins) {
+  const group::Environment env{{"PET_NPROC_PER_NODE", "3"}, {"PET_NNODES", "1"}};
+  EXPECT_EQ(parse_run({"p"}, env).ranks, "3");
+  EXPECT_EQ(parse_run({"-n", "2", "p"}, env).ranks, "2");
+  EXPECT_THAT(refusal({"p"}, {{"PET_NNODES", "2"}}), HasSubstr("PET_NNODES"));
+}
+
+TEST(RunOptions, TimesAreReadWithTheirUnits) {
+  EXPECT_EQ(parse_run({"--timeout=10min", "--grace", "200ms", "p"}, {}).timeout, Seconds{600});
+  EXPECT_THAT(refusal({"--timeout", "soon", "p"}), HasSubstr("soon"));
+}
+
+}  // namespace
+}  // namespace cohort::cli

@@ -1,0 +1,95 @@
+// Halving-doubling: reduce-scatter by recursive halving with distances 1, 2, 4 .., then all-gather by doubling on the way back.
+// n = 2^a + 2^b + .. (a > b > ..) makes blocks A, B, .. in rank order. Each block reduces among its own ranks; then the last block's sums
+// fold into the block before it, and so on: A + (B + (C ..)), which is the canonical bracket. Results return the same way.
+#include <bit>
+
+#include "cohort/collective/all_reduce.h"
+#include "cohort/collective/plans.h"
+
+namespace cohort::collective {
+namespace {
+
+struct Block {
+  int first = 0, width = 0;
+};
+
+std::vector<Block> blocks_of(int ranks) {
+  std::vector<Block> blocks;
+  for (int first = 0; first < ranks; first += blocks.back().width)
+    blocks.push_back({first, static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks - first)))});
+  return blocks;
+}
+
+// What place `place` of a block holds after halving over `width` places: bit 0 chose the half, bit 1 the quarter, ..
+Range held(std::size_t count, int place, int width) {
+  Range range{0, count};
+  for (int bit = 1; bit < width; bit *= 2) {
+    const std::size_t middle = range.first + range.size() / 2;
+    (place & bit) == 0 ? range.last = middle : range.first = middle;
+  }
+  return range;
+}
+
+}  // namespace
+
+Plan halving_doubling_plan(int rank, int ranks, std::size_t count) {
+  Plan plan;
+  const auto blocks = blocks_of(ranks);
+  std::size_t at = 0;
+  while (rank >= blocks[at].first + blocks[at].width) ++at;
+  const auto [first, width] = blocks[at];
+  const int place = rank - first;
+
+  for (int bit = 1; bit < width; bit *= 2) {
+    const int partner = place ^ bit;
+    plan.push_back({first + partner, held(count, partner, 2 * bit), first + partner, held(count, place, 2 * bit),
+                    place < partner ? Arrival::theirs_right : Arrival::theirs_left});
+  }
+  Plan back;  // the way out, written backwards
+  for (int bit = 1; bit < width; bit *= 2) {
+    const int partner = place ^ bit;
+    back.push_back({first + partner, held(count, place, 2 * bit), first + partner, held(count, partner, 2 * bit), Arrival::copy});
+  }
+  if (at + 1 < blocks.size()) {  // the smaller block behind us folds into us; it holds larger ranges than we do
+    const auto [next, next_width] = blocks[at + 1];
+    const int friendly = next + place % next_width;
+    plan.push_back({-1, {}, friendly, held(count, place, width), Arrival::theirs_right});
+    back.push_back({friendly, held(count, place, width), -1, {}, Arrival::copy});
+  }
+  if (at > 0) {  // we fold into the larger block before us: each of its ranks with our low bits takes its part of our range
+    const auto [before, before_width] = blocks[at - 1];
+    Plan up;
+    for (int p = place; p < before_width; p += width) {
+      plan.push_back({before + p, held(count, p, before_width), -1, {}, Arrival::copy});
+      up.push_back({-1, {}, before + p, held(count, p, before_width), Arrival::copy});
+    }
+    plan.insert(plan.end(), up.begin(), up.end());
+  }
+  plan.insert(plan.end(), back.rbegin(), back.rend());
+  return plan;
+}
+
+namespace {
+
+std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
+  const double n = shape.ranks;
+  const double moved = static_cast<double>(shape.bytes) * (n - 1) / n;
+  const bool folds = !std::has_single_bit(static_cast<unsigned>(shape.ranks));
+  const double fold = folds ? static_cast<double>(shape.bytes) : 0;  // one more trip in and out for the ranks beyond a power of two
+  return Seconds{crowding(shape) *
+                 ((2 * log2_ceil(shape.ranks) + (folds ? 2 : 0)) * k.link_s + (2 * moved + fold) / k.link_rate + moved / k.reduce_rate)};
+}
+
+void run(Peers& peers, Piece data, const Reduction& how, Opening) {
+  walk(peers, data, how, halving_doubling_plan(peers.rank(), peers.size(), data.count));
+}
+
+}  // namespace
+
+extern const AllReduce row_halving_doubling{.name = "halving_doubling",
+                                            .about = "links, halves traded out and back; few bytes in few rounds",
+                                            .canonical = true,
+                                            .cost = cost,
+                                            .run = run};
+
+}  // namespace cohort::collective

@@ -1,0 +1,39 @@
+// Tree: sums climb a binomial tree to rank 0 in the canonical bracket, the result comes down the same tree.
+#include "cohort/collective/all_reduce.h"
+#include "cohort/collective/plans.h"
+
+namespace cohort::collective {
+
+Plan tree_plan(int rank, int ranks, std::size_t count) {
+  Plan plan;
+  const Range all{0, count};
+  int width = 1;
+  for (; width < ranks && rank % (2 * width) == 0; width *= 2)  // children: their block lies to the right of what we have
+    if (rank + width < ranks) plan.push_back({-1, {}, rank + width, all, Arrival::theirs_right});
+  if (rank != 0) {
+    const int parent = rank - width;
+    plan.push_back({parent, all, -1, {}, Arrival::copy});
+    plan.push_back({-1, {}, parent, all, Arrival::copy});
+  }
+  for (width /= 2; width >= 1; width /= 2)
+    if (rank + width < ranks) plan.push_back({rank + width, all, -1, {}, Arrival::copy});
+  return plan;
+}
+
+namespace {
+
+std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
+  const double bytes = static_cast<double>(shape.bytes);
+  return Seconds{crowding(shape) * log2_ceil(shape.ranks) * (2 * k.link_s + 2 * bytes / k.link_rate + bytes / k.reduce_rate)};
+}
+
+void run(Peers& peers, Piece data, const Reduction& how, Opening) {
+  walk(peers, data, how, tree_plan(peers.rank(), peers.size(), data.count));
+}
+
+}  // namespace
+
+extern const AllReduce row_tree{
+    .name = "tree", .about = "links, up a binomial tree and down again; fewest messages", .canonical = true, .cost = cost, .run = run};
+
+}  // namespace cohort::collective

@@ -1,0 +1,19 @@
+#include <gtest/gtest.h>
+
+#include "cohort/collective/simulate.h"
+
+namespace cohort::collective {
+
+TEST(TreePlan, FollowsTheCanonicalBracketForAnyRankCountAndSize) {
+  for (int ranks = 1; ranks <= 33; ++ranks)
+    for (const std::size_t count : {0, 1, 2, 3, 7, 64, 101}) {
+      const auto held = simulate(tree_plan, ranks, count);
+      ASSERT_EQ(held.size(), static_cast<std::size_t>(ranks)) << "stuck with " << ranks << " ranks, " << count << " elements";
+      for (const Texts& texts : held)
+        for (const auto& text : texts) ASSERT_EQ(text, bracket_text(0, ranks)) << ranks << " ranks, " << count << " elements";
+    }
+}
+
+TEST(TreePlan, GivesTheRootOneMessageInAndOutPerLevel) { EXPECT_EQ(tree_plan(0, 8, 5).size(), 6u); }
+
+}  // namespace cohort::collective

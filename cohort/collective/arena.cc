@@ -1,0 +1,73 @@
+#include "cohort/collective/arena.h"
+
+#include <fmt/format.h>
+
+#include <mutex>
+
+namespace cohort::collective {
+namespace {
+
+// One core walks all ranks' buffers side by side: each starts a page and some lines later than the one before, so that they meet neither at
+// the same place of a page nor in the same memory banks. Figures: docs/bench.md#skew.
+constexpr std::size_t kSkewBytes = 4096 + 1024 + 64;
+constexpr int kSkewRanks = 64;  // then it starts over
+
+}  // namespace
+
+struct Arena::Holding {
+  std::shared_ptr<Arena> arena;
+  Segment segment;
+  ~Holding() {
+    {
+      const std::unique_lock lock(arena->mutex_);
+      arena->own_.erase(segment.data());
+    }
+    segment.retired().store(1, std::memory_order_release);
+  }
+};
+
+Region Arena::allocate(std::size_t bytes) {
+  sweep();
+  const std::size_t skew = static_cast<std::size_t>(me_.value % kSkewRanks) * kSkewBytes;
+  auto holding = std::make_shared<Holding>();
+  holding->arena = shared_from_this();
+  holding->segment = Segment::create(bytes + skew, fmt::format("cohort-region-{}", me_.value), true);
+  {
+    const std::unique_lock lock(mutex_);
+    own_.emplace(holding->segment.data(), holding.get());
+  }
+  auto* const data = holding->segment.data() + skew;
+  return Region{std::move(holding), data, bytes};
+}
+
+std::optional<Where> Arena::locate(const void* data, std::size_t bytes) const {
+  const auto* const at = static_cast<const std::byte*>(data);
+  const std::shared_lock lock(mutex_);
+  auto next = own_.upper_bound(at);
+  if (next == own_.begin()) return std::nullopt;
+  const Segment& segment = std::prev(next)->second->segment;
+  const auto offset = static_cast<std::size_t>(at - segment.data());
+  if (offset + bytes > segment.size()) return std::nullopt;
+  return Where{segment.name(), offset};
+}
+
+std::byte* Arena::reach(const Where& where) {
+  {
+    const std::shared_lock lock(mutex_);
+    const auto found = peers_.find(where.segment.stamp);
+    if (found != peers_.end()) return found->second.data() + where.offset;
+  }
+  sweep();
+  std::string why;
+  auto segment = Segment::open(where.segment, true, &why);
+  if (!segment) throw_failure(Kind::system, "cannot map a peer's memory any more ({}); was its Region freed during the operation?", why);
+  const std::unique_lock lock(mutex_);
+  return peers_.emplace(where.segment.stamp, std::move(*segment)).first->second.data() + where.offset;
+}
+
+void Arena::sweep() {
+  const std::unique_lock lock(mutex_);
+  std::erase_if(peers_, [](const auto& entry) { return entry.second.retired().load(std::memory_order_acquire) != 0; });
+}
+
+}  // namespace cohort::collective

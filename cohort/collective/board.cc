@@ -1,0 +1,139 @@
+#include "cohort/collective/board.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sched.h>
+
+#include <climits>
+
+#include "cohort/base/log.h"
+
+namespace cohort::collective {
+namespace {
+
+// Equality, not order: nobody can be two steps ahead of a rank that still waits, and a word that was not used for 2^31 steps must not pass.
+bool reached(const Word& word, std::uint32_t target) { return word.load(std::memory_order_acquire) == target; }
+
+constexpr std::uint64_t tagged(std::uint64_t step, std::uint64_t value) { return step << 32 | value; }
+
+constexpr Seconds kLongestSleep{0.25};  // a wake-up lost to a race with a failure costs no more than this
+
+}  // namespace
+
+std::size_t Board::bytes_for(int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  return round_up(2 * sizeof(Work) + n * sizeof(Seat), kPageBytes) + n * 3 * kStageBytes;
+}
+
+Board::Board(Segment segment, int me, int ranks, Patience patience, Seconds warn_after)
+    : segment_(std::move(segment)),
+      me_(me),
+      ranks_(ranks),
+      patience_(patience),
+      warn_after_(warn_after),
+      work_(reinterpret_cast<Work*>(segment_.data())),
+      seats_(reinterpret_cast<Seat*>(segment_.data() + 2 * sizeof(Work))),
+      stages_(segment_.data() + round_up(2 * sizeof(Work) + static_cast<std::size_t>(ranks) * sizeof(Seat), kPageBytes)) {}
+
+void Board::post(std::uint64_t digest, std::uint32_t flags) {
+  ++step_;
+  Seat& mine = seat(me_);
+  Line& line = mine.line[step_ % 2];
+  line.flags = flags;
+  line.digest = digest;
+  line.step.exchange(static_cast<std::uint32_t>(step_));  // sequentially consistent: a sleeper sees the step or we see the sleeper
+  if (mine.sleepers.load() != 0) futex_wake(line.step, INT_MAX);
+}
+
+bool Board::await_briefly() const {
+  for (int r = 0; r < ranks_; ++r)
+    if (r != me_ && !spin(line(r).step, static_cast<std::uint32_t>(step_))) return false;
+  return true;
+}
+
+void Board::await(const Fingerprint& print, Deadline deadline) {
+  for (int r = 0; r < ranks_; ++r)
+    if (r != me_) sleep(line(r).step, static_cast<std::uint32_t>(step_), seat(r).sleepers, print, deadline);
+}
+
+bool Board::spin(const Word& word, std::uint32_t target) const {
+  for (int i = 0; i < patience_.pauses; ++i) {
+    if (reached(word, target)) return true;
+    cpu_pause();
+  }
+  for (int i = 0; i < patience_.yields; ++i) {
+    if (reached(word, target)) return true;
+    sched_yield();
+  }
+  return false;
+}
+
+void Board::sleep(const Word& word, std::uint32_t target, Word& sleepers, const Fingerprint& print, Deadline deadline) {
+  const auto since = Clock::now();
+  bool warned = false;
+  while (!reached(word, target)) {
+    if (failed_ != nullptr && failed_->load()) check_();
+    if (deadline.passed())
+      throw_failure(Kind::timeout, "the deadline passed; missing: {}. See what they do instead, or raise the timeout", missing());
+    if (!warned && Clock::now() - since > warn_after_) {
+      warned = true;
+      log_warning("{} #{} waits for {} since {:.0f} s", print.text(), print.number, missing(), warn_after_.count());
+    }
+    const auto seen = word.load();
+    sleepers.fetch_add(1);
+    if (seen != target) futex_wait(word, seen, deadline.sooner(Deadline::in(kLongestSleep)));
+    sleepers.fetch_sub(1);
+  }
+}
+
+std::string Board::missing() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < ranks_; ++r)
+    if (!reached(line(r).step, static_cast<std::uint32_t>(step_))) ranks.push_back(r);
+  if (ranks.empty()) return "nobody: the others are at work";
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+int Board::claim(int total) {
+  auto& cursor = work_[step_ % 2].cursor;
+  const std::uint64_t mine = step_ & 0xFFFFFFFFu;
+  auto seen = cursor.load(std::memory_order_relaxed);
+  for (;;) {
+    const auto next = seen >> 32 == mine ? seen & 0xFFFFFFFFu : 0;
+    if (next >= static_cast<std::uint64_t>(total)) return -1;
+    if (cursor.compare_exchange_weak(seen, tagged(mine, next + 1), std::memory_order_relaxed)) return static_cast<int>(next);
+  }
+}
+
+void Board::complete(int total) {
+  Work& work = work_[step_ % 2];
+  const std::uint64_t mine = step_ & 0xFFFFFFFFu;
+  auto seen = work.done.load(std::memory_order_relaxed);
+  std::uint64_t finished = 0;
+  do finished = (seen >> 32 == mine ? seen & 0xFFFFFFFFu : 0) + 1;
+  while (!work.done.compare_exchange_weak(seen, tagged(mine, finished), std::memory_order_acq_rel, std::memory_order_relaxed));
+  if (finished != static_cast<std::uint64_t>(total)) return;
+  work.finished.exchange(static_cast<std::uint32_t>(step_));
+  if (work.sleepers.load() != 0) futex_wake(work.finished, INT_MAX);
+}
+
+bool Board::await_work_briefly(int total) const { return total == 0 || spin(work_[step_ % 2].finished, static_cast<std::uint32_t>(step_)); }
+
+void Board::await_work(int total, const Fingerprint& print, Deadline deadline) {
+  if (total == 0) return;
+  Work& work = work_[step_ % 2];
+  sleep(work.finished, static_cast<std::uint32_t>(step_), work.sleepers, print, deadline);
+}
+
+void Board::wake() const {
+  for (int r = 0; r < ranks_; ++r)
+    for (const Line& line : seat(r).line) futex_wake(line.step, INT_MAX);
+  for (int i = 0; i < 2; ++i) futex_wake(work_[i].finished, INT_MAX);
+}
+
+void Board::set_check(const std::atomic<bool>* failed, std::function<void()> check) {
+  failed_ = failed;
+  check_ = std::move(check);
+}
+
+}  // namespace cohort::collective

@@ -1,0 +1,101 @@
+// The Board: shared memory in which the ranks of one communicator on one host post what they do next, in numbered steps.
+// A rank posts step s on its own line, then waits until every line shows s. Lines are double-buffered and stages are triple-buffered: a
+// rank can be one step ahead of the slowest, never two, so nothing it still reads is overwritten (stages: results of step s are read until
+// s + 2 is posted). Owner: one communicator per process. Threads: the one that runs the communicator's verb; wake() from any. Failure:
+// await() throws what `check` throws, or Kind::timeout naming the missing ranks.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <span>
+
+#include "cohort/base/futex.h"
+#include "cohort/base/segment.h"
+#include "cohort/collective/arena.h"
+#include "cohort/collective/fingerprint.h"
+
+namespace cohort::collective {
+
+inline constexpr std::size_t kStageBytes =
+    512_KiB;  // per rank and buffer: three of them fit the second-level caches of two cores; bench/sweep
+
+class Board {
+ public:
+  enum Flag : std::uint32_t { kStaged = 1, kInRegion = 2 };
+
+  struct alignas(kCacheLine) Line {
+    Word step;
+    std::uint32_t flags;
+    std::uint64_t digest;
+    std::byte data[48];  // a small payload rides with the step: one cache line per peer for 4 bytes
+  };
+  struct Card {  // what errors and in-place verbs need to know; a line of its own, read only then
+    Fingerprint print;
+    Where where;
+  };
+
+  static std::size_t bytes_for(int ranks);
+  Board(Segment segment, int me, int ranks, Patience patience, Seconds warn_after);
+
+  int rank() const { return me_; }
+  int size() const { return ranks_; }
+
+  // --- one step: fill next_line(), next_card(), next_stage(), then post() and await().
+  Line& next_line() { return seat(me_).line[(step_ + 1) % 2]; }
+  Card& next_card() { return seat(me_).card[(step_ + 1) % 2]; }
+  std::byte* next_stage() { return stage_at(me_, step_ + 1); }
+  void post(std::uint64_t digest, std::uint32_t flags);
+  bool await_briefly() const;  // spins a little; true when everybody is there. Looks at no clock: that is a tenth of a small all-reduce
+  void await(const Fingerprint& print, Deadline deadline);
+
+  // --- what the ranks posted in the current step (steps_back: in one before it, stages only).
+  const Line& line(int rank) const { return seat(rank).line[step_ % 2]; }
+  const Card& card(int rank) const { return seat(rank).card[step_ % 2]; }
+  std::byte* stage(int rank, int steps_back = 0) const { return stage_at(rank, step_ - static_cast<std::uint64_t>(steps_back)); }
+
+  // --- work shared out in the current step: whoever is awake takes the next of `total` blocks; -1 when none is left.
+  // Which rank does a block does not change its bits, so a rank without a core holds nobody up.
+  int claim(int total);
+  void complete(int total);
+  bool await_work_briefly(int total) const;
+  void await_work(int total, const Fingerprint& print, Deadline deadline);
+
+  // After setting whatever makes `check` throw: wakes our own sleepers (and, harmlessly, everyone's).
+  void wake() const;
+  // Called while waiting; throws to end the wait. `failed` is looked at in the tight loop.
+  void set_check(const std::atomic<bool>* failed, std::function<void()> check);
+
+ private:
+  struct Seat {
+    Line line[2];
+    alignas(kCacheLine) Word sleepers;
+    alignas(kCacheLine) Card card[2];
+  };
+  struct Work {
+    alignas(kCacheLine) std::atomic<std::uint64_t> cursor;
+    alignas(kCacheLine) std::atomic<std::uint64_t> done;
+    alignas(kCacheLine) Word finished;
+    Word sleepers;
+  };
+
+  Seat& seat(int rank) const { return seats_[rank]; }
+  std::byte* stage_at(int rank, std::uint64_t step) const {
+    return stages_ + (static_cast<std::size_t>(rank) * 3 + step % 3) * kStageBytes;
+  }
+  bool spin(const Word& word, std::uint32_t target) const;
+  void sleep(const Word& word, std::uint32_t target, Word& sleepers, const Fingerprint& print, Deadline deadline);
+  std::string missing() const;
+
+  const Segment segment_;
+  const int me_;
+  const int ranks_;
+  const Patience patience_;
+  const Seconds warn_after_;
+  Work* const work_;         // two, by step
+  Seat* const seats_;        // one per rank
+  std::byte* const stages_;  // three per rank
+  const std::atomic<bool>* failed_ = nullptr;
+  std::function<void()> check_;
+  std::uint64_t step_ = 0;  // owned by the thread that runs the verb
+};
+
+}  // namespace cohort::collective

@@ -1,0 +1,72 @@
+#include "cohort/collective/cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <nlohmann/json.hpp>
+
+#include "cohort/base/error.h"
+#include "cohort/base/file.h"
+
+namespace cohort::collective {
+namespace {
+
+struct Constant {
+  const char* name;
+  double Calibration::*value;
+};
+constexpr std::array<Constant, 7> kConstants{{{"sync_s", &Calibration::sync_s},
+                                              {"crowded_s", &Calibration::crowded_s},
+                                              {"update_rate", &Calibration::update_rate},
+                                              {"stage_rate", &Calibration::stage_rate},
+                                              {"link_s", &Calibration::link_s},
+                                              {"link_rate", &Calibration::link_rate},
+                                              {"reduce_rate", &Calibration::reduce_rate}}};
+
+}  // namespace
+
+Calibration Calibration::load(const std::string& path) {
+  Calibration k;
+  const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
+  if (!json.is_object()) throw_failure(Kind::usage, "{} is no JSON object; write it again with `cohort bench --calibrate`", path);
+  for (const auto& constant : kConstants) {
+    const auto found = json.find(constant.name);
+    if (found == json.end() || !found->is_number() || !(found->get<double>() > 0))
+      throw_failure(Kind::usage, "{}: '{}' must be a number above zero; write it again with `cohort bench --calibrate`", path,
+                    constant.name);
+    k.*constant.value = found->get<double>();
+  }
+  return k;
+}
+
+void Calibration::save(const std::string& path) const {
+  nlohmann::json json;
+  for (const auto& constant : kConstants) json[constant.name] = this->*constant.value;
+  write_file_atomically(path, json.dump(2) + "\n");
+}
+
+std::string Calibration::text() const {
+  return fmt::format(
+      "step {:.2f} us (crowded {:.2f} us a rank), update {:.1f} GB/s, stage {:.1f} GB/s, link {:.2f} us and {:.1f} GB/s, reduce {:.1f} "
+      "GB/s",
+      sync_s * 1e6, crowded_s * 1e6, update_rate / 1e9, stage_rate / 1e9, link_s * 1e6, link_rate / 1e9, reduce_rate / 1e9);
+}
+
+Calibration tcp_defaults() {
+  Calibration k;
+  k.link_s = 15e-6;
+  k.link_rate = 2e9;
+  return k;
+}
+
+double crowding(const Shape& shape) { return std::max(1.0, static_cast<double>(shape.ranks) / std::max(1, shape.cores)); }
+
+Seconds sync_cost(const Shape& shape, const Calibration& k) {
+  return Seconds{shape.ranks <= shape.cores ? k.sync_s : k.crowded_s * shape.ranks};
+}
+
+int log2_ceil(int n) { return n <= 1 ? 0 : std::bit_width(static_cast<unsigned>(n - 1)); }
+
+}  // namespace cohort::collective

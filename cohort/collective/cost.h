@@ -1,0 +1,43 @@
+// What the cost of a collective depends on, and the measured constants that turn it into seconds.
+// `cohort bench --calibrate` measures them and keeps them in a small file; every rank of a communicator uses rank 0's, so all choose alike.
+// Threads: values, any.
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "cohort/base/deadline.h"
+
+namespace cohort::collective {
+
+struct Shape {
+  std::size_t bytes = 0;
+  int ranks = 1;
+  int cores = 1;          // that the ranks of this host may use together
+  bool shared = false;    // all ranks map each other's memory
+  bool in_place = false;  // and every buffer came from allocate()
+};
+
+// Rates in bytes per second, latencies in seconds. The defaults were measured on a 2-core server; docs/bench.md#calibration.
+struct Calibration {
+  double sync_s = 0.4e-6;     // one step on the board, a core for every rank
+  double crowded_s = 2.0e-6;  // the same per rank when ranks share cores
+  double update_rate = 40e9;  // in-place update, all cores together, read and write counted
+  double stage_rate = 12e9;   // copy into or out of a stage, or a reduction of stages, one core, bytes written
+  double link_s = 1.0e-6;     // one message between two ranks
+  double link_rate = 4e9;     // one way, both ways at once
+  double reduce_rate = 10e9;  // two buffers into one, bytes written
+
+  static Calibration load(const std::string& path);  // Kind::usage with path and key when it cannot be read
+  void save(const std::string& path) const;
+  std::string text() const;
+};
+
+// Built-in constants for links over tcp on one host.
+Calibration tcp_defaults();
+
+Seconds sync_cost(const Shape& shape, const Calibration& k);  // one step on the board
+double crowding(const Shape& shape);                          // ranks per core, at least 1
+int log2_ceil(int n);
+
+}  // namespace cohort::collective

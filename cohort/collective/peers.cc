@@ -1,0 +1,172 @@
+#include "cohort/collective/peers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace cohort::collective {
+namespace {
+
+constexpr Seconds kLookAround{0.1};                  // how often a wait on one peer looks whether another was lost
+constexpr std::uint32_t kCollectiveTags = 1u << 31;  // numbers below are the callers' own point-to-point tags
+
+// Both ends of the order of digests, with who holds them. Spreading minimum and maximum tells everybody whether all are equal.
+struct Extremes {
+  Fingerprint low, high;
+  std::int32_t low_rank = 0, high_rank = 0;
+
+  void absorb(const Extremes& other) {
+    if (other.low.digest < low.digest) low = other.low, low_rank = other.low_rank;
+    if (other.high.digest > high.digest) high = other.high, high_rank = other.high_rank;
+  }
+};
+
+}  // namespace
+
+Peers::Peers(std::shared_ptr<net::Mesh> mesh, std::shared_ptr<Arena> arena, std::vector<Rank> members, int me, std::uint32_t channel)
+    : mesh_(std::move(mesh)), arena_(std::move(arena)), members_(std::move(members)), me_(me), channel_(channel) {
+  watch_ = mesh_->watch([this](Rank who, const Error& error) {
+    if (std::find(members_.begin(), members_.end(), who) != members_.end()) fail(error);
+  });
+}
+
+Peers::~Peers() {
+  mesh_->unwatch(watch_);
+  mesh_->discard({channel_, 0, ~0u});
+}
+
+void Peers::share_board(Patience patience, Seconds warn_after, Deadline deadline) {
+  if (!mesh_->shares_memory() || size() == 1) return;
+  begin({.verb = Verb::split}, deadline, {});
+  Segment segment;
+  SegmentName name;
+  if (me_ == 0) {
+    segment = Segment::create(Board::bytes_for(size()), "cohort-board", false);
+    name = segment.name();
+    char opened = 0;
+    for (int r = 1; r < size(); ++r) exchange(r, bytes_of(name), r, writable_bytes_of(opened));  // they hold it: our descriptor may go
+  } else {
+    auto announced = recv(0, writable_bytes_of(name));
+    finish(announced);
+    std::string why;
+    auto found = Segment::open(name, false, &why);
+    if (!found) throw_failure(Kind::system, "rank {} cannot map the board of rank 0: {}", me_, why);
+    segment = std::move(*found);
+    const char opened = 1;
+    auto told = send(0, bytes_of(opened));
+    finish(told);
+  }
+  board_ = std::make_unique<Board>(std::move(segment), me_, size(), patience, warn_after);
+  board_->set_check(&failed_, [this] { check(); });
+  posted_.store(board_.get(), std::memory_order_release);
+}
+
+void Peers::begin(const Fingerprint& print, std::optional<Deadline> deadline, Seconds timeout) {
+  print_ = print;
+  deadline_ = deadline;
+  timeout_ = timeout;
+  if (failed()) check();
+}
+
+Deadline Peers::deadline() {
+  if (!deadline_) deadline_ = Deadline::in(timeout_);
+  return *deadline_;
+}
+
+void Peers::compare() const {
+  for (int r = 0; r < size(); ++r) {
+    if (board_->line(r).digest == print_.digest) continue;
+    // Somebody differs from us, perhaps everybody. Name the same pair on every rank: rank 0 and the first that differs from it.
+    const auto& first = board_->card(0).print;
+    int other = 1;
+    while (other < size() - 1 && board_->card(other).print.digest == first.digest) ++other;
+    throw Failure{{Kind::usage, disagreement(board_->card(other).print, other, first, 0), members_[static_cast<std::size_t>(other)]}};
+  }
+}
+
+Opening Peers::conclude() {
+  compare();
+  bool all = true;
+  bool none = true;
+  for (int r = 0; r < size(); ++r) {
+    const bool in_region = (board_->line(r).flags & Board::kInRegion) != 0;
+    all = all && in_region;
+    none = none && !in_region;
+  }
+  if (all) return Opening::in_place;
+  return none ? Opening::staged : Opening::cold;
+}
+
+std::byte* Peers::reach(int rank) { return arena_->reach(board_->card(rank).where); }
+
+void Peers::sync() {
+  board_->post(print_.digest, 0);
+  await();
+}
+
+void Peers::await() {
+  if (!board_->await_briefly()) board_->await(print_, deadline());
+}
+
+void Peers::await_work(int total) {
+  if (!board_->await_work_briefly(total)) board_->await_work(total, print_, deadline());
+}
+
+void Peers::agree() {
+  Extremes mine{print_, print_, me_, me_};
+  for (int distance = 1; distance < size(); distance *= 2) {  // dissemination: everybody has heard of everybody after log2(n) rounds
+    Extremes theirs;
+    exchange((me_ + distance) % size(), bytes_of(mine), (me_ + size() - distance) % size(), writable_bytes_of(theirs));
+    mine.absorb(theirs);
+  }
+  if (mine.low.digest == mine.high.digest) return;
+  if (mine.low_rank < mine.high_rank) std::swap(mine.low, mine.high), std::swap(mine.low_rank, mine.high_rank);
+  throw Failure{
+      {Kind::usage, disagreement(mine.low, mine.low_rank, mine.high, mine.high_rank), members_[static_cast<std::size_t>(mine.low_rank)]}};
+}
+
+net::Pending Peers::send(int to, ConstBytes bytes) {
+  const auto number = kCollectiveTags | static_cast<std::uint32_t>(print_.number);
+  return mesh_->link(members_[static_cast<std::size_t>(to)]).send(bytes, Tag{channel_, number});
+}
+
+net::Pending Peers::recv(int from, Bytes bytes) {
+  const auto number = kCollectiveTags | static_cast<std::uint32_t>(print_.number);
+  return mesh_->link(members_[static_cast<std::size_t>(from)]).recv(bytes, Tag{channel_, number});
+}
+
+void Peers::exchange(int to, ConstBytes out, int from, Bytes in) {
+  auto incoming = recv(from, in);
+  auto outgoing = send(to, out);
+  finish(incoming);
+  finish(outgoing);
+}
+
+void Peers::finish(net::Pending& pending, Deadline deadline) const {
+  try {
+    while (!pending.wait_until(deadline.sooner(Deadline::in(kLookAround)))) {
+      check();
+      if (deadline.passed()) pending.wait(deadline);  // throws, and says what was waited for
+    }
+  } catch (const Failure&) {
+    check();  // the root cause, where one is known
+    throw;
+  }
+}
+
+void Peers::fail(const Error& error) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_ = error;
+    failed_.store(true);
+  }
+  if (const Board* const board = posted_.load()) board->wake();
+}
+
+void Peers::check() const {
+  const std::lock_guard lock(mutex_);
+  if (error_) throw Failure{*error_};
+}
+
+}  // namespace cohort::collective

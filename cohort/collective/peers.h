@@ -1,0 +1,111 @@
+// Peers: what an algorithm sees of the other ranks. Links to all of them, and the Board when they share this host's memory.
+// Owner: one communicator. Threads: the one that runs the verb; fail() and check() from any. Failure: sticky, the first cause is kept.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "cohort/collective/arena.h"
+#include "cohort/collective/board.h"
+#include "cohort/collective/fingerprint.h"
+#include "cohort/net/link.h"
+
+namespace cohort::collective {
+
+// How an operation on the Board begins: with the first round on everybody's stage, with everybody's buffer reachable in place, or with
+// neither.
+enum class Opening { staged, in_place, cold };
+
+class Peers {
+ public:
+  Peers(std::shared_ptr<net::Mesh> mesh, std::shared_ptr<Arena> arena, std::vector<Rank> members, int me, std::uint32_t channel);
+  ~Peers();
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+
+  int rank() const { return me_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  const std::vector<Rank>& members() const { return members_; }  // ranks in the mesh
+  net::Mesh& mesh() const { return *mesh_; }
+  const std::shared_ptr<net::Mesh>& shared_mesh() const { return mesh_; }
+  const std::shared_ptr<Arena>& arena() const { return arena_; }
+  Board* board() const { return posted_.load(std::memory_order_acquire); }
+  std::uint32_t channel() const { return channel_; }
+
+  // Makes the Board when all members share memory: member 0 creates it, the others open it. Called once, by every member.
+  void share_board(Patience patience, Seconds warn_after, Deadline deadline);
+
+  // --- one operation at a time
+  void begin(const Fingerprint& print, std::optional<Deadline> deadline, Seconds timeout);
+  const Fingerprint& print() const { return print_; }
+  Deadline deadline();  // the clock is read at the first wait that takes long enough to care
+
+  // All ranks compare their fingerprints before data moves; throws Kind::usage on every rank alike. Also a barrier.
+  // On the Board: `where` says that this rank's buffer can be used in place; without it, fill(stage) puts the first round on our stage.
+  template <class Fill>
+  Opening open(const std::optional<Where>& where, Fill fill);
+  void agree();                // over links
+  void sync();                 // Board: one more step of the same operation, filled before the call
+  void await();                // Board: until everybody posted the current step
+  void await_work(int total);  // Board: until all shared work of the current step is done
+  std::byte* reach(int rank);  // that rank's buffer, after an in_place opening
+  void compare() const;        // the digests of the current step
+
+  // --- links, tagged with the operation
+  net::Pending send(int to, ConstBytes bytes);
+  net::Pending recv(int from, Bytes bytes);
+  void exchange(int to, ConstBytes out, int from, Bytes in);
+  void finish(net::Pending& pending) { finish(pending, deadline()); }
+  // Any thread. Ends early when the communicator failed: the peer we wait for may be well and itself wait for a lost one.
+  void finish(net::Pending& pending, Deadline deadline) const;
+
+  // Memory of at least that many bytes for the running operation; kept for the next one, so that its pages are faulted in once.
+  std::byte* scratch(std::size_t bytes) {
+    if (scratch_.size() < bytes) scratch_.resize(bytes);
+    return scratch_.data();
+  }
+
+  // --- failure
+  void fail(const Error& error) noexcept;  // the first one stays
+  void check() const;                      // throws it
+  bool failed() const { return failed_.load(std::memory_order_relaxed); }
+
+ private:
+  Opening conclude();
+
+  const std::shared_ptr<net::Mesh> mesh_;
+  const std::shared_ptr<Arena> arena_;
+  const std::vector<Rank> members_;
+  const int me_;
+  const std::uint32_t channel_;
+  std::unique_ptr<Board> board_;         // constant after share_board()
+  std::atomic<Board*> posted_{nullptr};  // the same, once it is complete: fail() may come from another thread at any time
+  int watch_ = -1;
+
+  Fingerprint print_;  // owned by the thread that runs the verb
+  std::optional<Deadline> deadline_;
+  Seconds timeout_{};
+  std::vector<std::byte> scratch_;
+
+  mutable std::mutex mutex_;
+  std::optional<Error> error_;  // guarded by mutex_
+  std::atomic<bool> failed_{false};
+};
+
+template <class Fill>
+Opening Peers::open(const std::optional<Where>& where, Fill fill) {
+  Board::Card& card = board_->next_card();
+  card.print = print_;
+  if (where) {
+    card.where = *where;
+  } else {
+    fill(board_->next_stage());
+  }
+  board_->post(print_.digest, where ? Board::kInRegion : Board::kStaged);
+  await();
+  return conclude();
+}
+
+}  // namespace cohort::collective

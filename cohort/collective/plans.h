@@ -1,0 +1,18 @@
+// The plans of the all-reduce algorithms that run over links: integers only, tested without a network.
+#pragma once
+#include "cohort/collective/walk.h"
+
+namespace cohort::collective {
+
+// Reduce-scatter around the ring, then all-gather around it. Bytes per rank: 2N(n-1)/n. Not canonical: the order of additions depends on
+// the part.
+Plan ring_plan(int rank, int ranks, std::size_t count);
+// In round k, blocks of 2^k ranks trade their sums with the block beside them. Latency log2(n), bytes N log2(n). Canonical.
+Plan recursive_doubling_plan(int rank, int ranks, std::size_t count);
+// Halving: trade halves, then quarters, ... with ever more distant ranks; then the way back. Bytes 2N(n-1)/n, latency 2 log2(n).
+// Ranks beyond a power of two form smaller blocks, which fold into the larger ones in the canonical bracket.
+Plan halving_doubling_plan(int rank, int ranks, std::size_t count);
+// Sums climb a binomial tree to rank 0 and come down again. Canonical.
+Plan tree_plan(int rank, int ranks, std::size_t count);
+
+}  // namespace cohort::collective

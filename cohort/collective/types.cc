@@ -1,0 +1,58 @@
+#include "cohort/collective/types.h"
+
+#include <array>
+
+namespace cohort::collective {
+namespace {
+
+struct DtypeRow {
+  std::string_view name;
+  std::size_t bytes;
+};
+// In the order of the enumerators.
+constexpr std::array<DtypeRow, kDtypes> kDtypeRows{
+    {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}, {"i8", 1}, {"u8", 1}, {"i32", 4}, {"i64", 8}, {"bool", 1}}};
+constexpr std::array<std::string_view, kOps> kOpNames{"sum", "average", "min", "max", "product"};
+constexpr std::array<std::string_view, 12> kVerbNames{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
+                                                      "scatter",    "all_to_all",     "barrier",    "split",     "send",   "recv"};
+static_assert(kVerbNames.size() == static_cast<std::size_t>(Verb::recv) + 1);
+
+// Values that came over a wire may lie outside the table: they have no name, and print as such.
+template <class Enum, std::size_t N>
+std::string_view name_in(const std::array<std::string_view, N>& names, Enum value) {
+  const auto i = static_cast<std::size_t>(value);
+  return i < N ? names[i] : "unknown";
+}
+
+template <class Enum, std::size_t N>
+std::optional<Enum> value_in(const std::array<std::string_view, N>& names, std::string_view name) {
+  for (std::size_t i = 0; i < N; ++i)
+    if (names[i] == name) return static_cast<Enum>(i);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::size_t size_of(Dtype dtype) {
+  const auto i = static_cast<std::size_t>(dtype);
+  return i < kDtypeRows.size() ? kDtypeRows[i].bytes : 0;
+}
+
+std::string_view name_of(Dtype dtype) {
+  const auto i = static_cast<std::size_t>(dtype);
+  return i < kDtypeRows.size() ? kDtypeRows[i].name : "unknown";
+}
+std::string_view name_of(Op op) { return name_in(kOpNames, op); }
+std::string_view name_of(Verb verb) { return name_in(kVerbNames, verb); }
+
+std::optional<Dtype> dtype_named(std::string_view name) {
+  for (std::size_t i = 0; i < kDtypeRows.size(); ++i)
+    if (kDtypeRows[i].name == name) return static_cast<Dtype>(i);
+  return std::nullopt;
+}
+std::optional<Op> op_named(std::string_view name) { return value_in<Op>(kOpNames, name); }
+std::optional<Verb> verb_named(std::string_view name) { return value_in<Verb>(kVerbNames, name); }
+
+bool reducible(Dtype dtype, Op op) { return dtype != Dtype::boolean || op != Op::average; }
+
+}  // namespace cohort::collective

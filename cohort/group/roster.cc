@@ -1,0 +1,134 @@
+#include "cohort/group/roster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "cohort/base/error.h"
+#include "cohort/net/little.h"
+
+namespace cohort::group {
+namespace {
+
+constexpr std::size_t kMostText = 256;        // an address or a host name
+constexpr std::uint32_t kMostMembers = 4096;  // what fits into one frame with room to spare
+
+class Writer {
+ public:
+  void number(std::uint64_t value) {
+    const std::size_t at = bytes_.size();
+    bytes_.resize(at + sizeof value);
+    net::put_little(bytes_.data() + at, value);
+  }
+  void text(std::string_view value) {
+    if (value.size() > kMostText)
+      throw_failure(Kind::usage, "rendezvous: '{}...' has {} bytes, at most {} are allowed", value.substr(0, 40), value.size(), kMostText);
+    number(value.size());
+    const auto raw = std::as_bytes(std::span(value));
+    bytes_.insert(bytes_.end(), raw.begin(), raw.end());
+  }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(ConstBytes bytes) : left_(bytes) {}
+  std::uint64_t number(std::uint64_t most) {
+    const auto value = net::get_little<std::uint64_t>(take(sizeof(std::uint64_t)).data());
+    if (value > most) throw_failure(Kind::corrupt, "rendezvous: a message holds {} where at most {} is possible", value, most);
+    return value;
+  }
+  std::string text() {
+    const auto raw = take(number(kMostText));
+    return {reinterpret_cast<const char*>(raw.data()), raw.size()};
+  }
+  void end() const {
+    if (!left_.empty()) throw_failure(Kind::corrupt, "rendezvous: a message has {} bytes too many", left_.size());
+  }
+
+ private:
+  ConstBytes take(std::size_t n) {
+    if (n > left_.size()) throw_failure(Kind::corrupt, "rendezvous: a message ends {} bytes early", n - left_.size());
+    const auto part = left_.first(n);
+    left_ = left_.subspan(n);
+    return part;
+  }
+  ConstBytes left_;
+};
+
+void write_member(Writer& w, const Member& m) {
+  w.number(static_cast<std::uint64_t>(m.rank.value));
+  w.number(static_cast<std::uint64_t>(m.pid));
+  w.text(m.address);
+  w.text(m.host);
+}
+
+Member read_member(Reader& r) {
+  Member m;
+  m.rank = Rank{static_cast<std::int32_t>(r.number(kMostMembers - 1))};
+  m.pid = static_cast<std::int64_t>(r.number(INT64_MAX));
+  m.address = r.text();
+  m.host = r.text();
+  return m;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const Roster& roster) {
+  if (roster.members.size() > kMostMembers)
+    throw_failure(Kind::usage, "rendezvous: {} ranks, at most {} are possible", roster.members.size(), kMostMembers);
+  Writer w;
+  w.text(roster.job);
+  w.number(roster.epoch.value);
+  w.number(roster.members.size());
+  for (const Member& m : roster.members) write_member(w, m);
+  return w.take();
+}
+
+Roster decode_roster(ConstBytes bytes) {
+  Reader r(bytes);
+  Roster roster;
+  roster.job = r.text();
+  roster.epoch = Epoch{static_cast<std::uint32_t>(r.number(UINT32_MAX))};
+  const auto count = r.number(kMostMembers);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    roster.members.push_back(read_member(r));
+    if (roster.members.back().rank.value != static_cast<std::int32_t>(i))
+      throw_failure(Kind::corrupt, "rendezvous: a roster lists rank {} in place {}", roster.members.back().rank.value, i);
+  }
+  r.end();
+  return roster;
+}
+
+std::vector<std::byte> encode(const Join& join) {
+  Writer w;
+  write_member(w, join.member);
+  w.number(join.size);
+  return w.take();
+}
+
+Join decode_join(ConstBytes bytes) {
+  Reader r(bytes);
+  Join join;
+  join.member = read_member(r);
+  join.size = static_cast<std::uint32_t>(r.number(kMostMembers));
+  r.end();
+  return join;
+}
+
+std::string name_ranks(const std::vector<Rank>& ranks) {
+  constexpr std::size_t kShown = 16;
+  if (ranks.empty()) return "no rank";
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks[0].value);
+  const std::size_t shown = std::min(ranks.size() - 1, kShown);
+  std::string text = fmt::format("ranks {}", ranks[0].value);
+  for (std::size_t i = 1; i < shown; ++i) text += fmt::format(", {}", ranks[i].value);
+  const std::size_t more = ranks.size() - shown;
+  return text + (more == 1 ? fmt::format(" and {}", ranks.back().value) : fmt::format(" and {} more", more));
+}
+
+}  // namespace cohort::group

@@ -1,0 +1,28 @@
+// From a list of addresses to a Mesh: every pair of ranks connects and proves itself, then memory is probed.
+// shm when every rank can map every other's memory (proved, not guessed from host names), else tcp.
+// Owner: the caller. Threads: one per rank; a collective of all ranks of the epoch. Failure: Kind::timeout names the missing ranks (a log
+// line does after 5 s), Kind::peer_lost, Kind::corrupt (wrong key, version, job, epoch), Kind::usage (bad plan, transport not to be had).
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/net/link.h"
+#include "cohort/net/wire.h"
+
+namespace cohort::net {
+
+struct MeshPlan {
+  std::string job;
+  Epoch epoch;
+  Rank me;
+  Secret secret;
+  std::vector<Address> addresses;   // one per rank; ours is where `listener` listens
+  std::string transport = "auto";   // auto | shm | tcp; shm is refused with the reason when a peer cannot be mapped
+  std::string congestion = "auto";  // tcp only: per-socket congestion control; auto: cubic where the kernel has it, else the system's
+};
+
+// The listener is closed when all ranks have met: a mesh takes no late comers.
+std::unique_ptr<Mesh> connect_mesh(MeshPlan plan, Listener listener, Deadline deadline);
+
+}  // namespace cohort::net

@@ -1,0 +1,272 @@
+#include "cohort/net/connect.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <functional>
+#include <future>
+
+#include "cohort/net/conformance.h"
+#include "cohort/net/socket.h"
+
+namespace cohort::net {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Ranks as processes. A body returns what it wants the parent to know; a Failure is reported as its text.
+class Processes {
+ public:
+  using Body = std::function<std::string(Mesh&)>;
+  Processes(int ranks, const std::string& transport, const Body& body) {
+    plan_.job = "test";
+    plan_.secret = Secret::random();
+    plan_.transport = transport;
+    std::vector<Listener> listeners;
+    for (int r = 0; r < ranks; ++r) listeners.push_back(listen_on({"127.0.0.1", 0}, plan_.secret));
+    for (const auto& l : listeners) plan_.addresses.push_back(l.address);
+    for (int r = 0; r < ranks; ++r) start(r, std::move(listeners[static_cast<std::size_t>(r)]), body);
+  }
+  ~Processes() {
+    for (const auto& c : children_) kill(c.pid, SIGKILL);
+    for (const auto& c : children_) waitpid(c.pid, nullptr, 0);
+  }
+  // What rank r said next: a line.
+  std::string line(int r) {
+    std::string text;
+    const Deadline deadline = soon();
+    for (char c = 0; wait_ready(children_[static_cast<std::size_t>(r)].said.get(), POLLIN, deadline);) {
+      if (read(children_[static_cast<std::size_t>(r)].said.get(), &c, 1) != 1 || c == '\n') return text;
+      text += c;
+    }
+    return text + " ... and then nothing for too long";
+  }
+  void kill_rank(int r) { kill(children_[static_cast<std::size_t>(r)].pid, SIGKILL); }
+
+ private:
+  struct Child {
+    pid_t pid;
+    Fd said;
+  };
+  void start(int r, Listener listener, const Body& body) {
+    int ends[2];
+    if (pipe(ends) != 0) throw_system("pipe");
+    const pid_t pid = fork();
+    if (pid != 0) {
+      close(ends[1]);
+      children_.push_back({pid, Fd{ends[0]}});
+      return;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    plan_.me = Rank{r};
+    std::string said;
+    try {
+      auto mesh = connect_mesh(plan_, std::move(listener), soon());
+      say(ends[1], "in");
+      said = body(*mesh);
+    } catch (const Failure& f) {
+      said = fmt::format("{}: {}", kind_name(f.kind()), f.what());
+    }
+    say(ends[1], said);
+    _exit(0);
+  }
+  static void say(int fd, std::string text) {
+    text += '\n';
+    if (write(fd, text.data(), text.size()) < 0) _exit(1);
+  }
+
+  MeshPlan plan_;
+  std::vector<Child> children_;
+};
+
+class Transports : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(ConnectMesh, Transports, testing::Values("auto", "shm", "tcp"), [](const auto& row) { return row.param; });
+
+// Everybody sends a megabyte to everybody and adds up what comes.
+std::string exchange_all(Mesh& mesh) {
+  const auto n = static_cast<std::size_t>(mesh.size());
+  const auto mine = pattern(1_MiB + 17, static_cast<unsigned>(mesh.rank().value));
+  std::vector<std::vector<std::byte>> got(n, std::vector<std::byte>(mine.size()));
+  std::vector<Pending> pending;
+  for (std::size_t p = 0; p < n; ++p) pending.push_back(mesh.link(Rank{static_cast<int>(p)}).recv(got[p], {0, 5}));
+  for (std::size_t p = 0; p < n; ++p) pending.push_back(mesh.link(Rank{static_cast<int>(p)}).send(mine, {0, 5}));
+  for (auto& p : pending) p.wait(soon());
+  for (std::size_t p = 0; p < n; ++p)
+    if (got[p] != pattern(mine.size(), static_cast<unsigned>(p))) return "wrong bytes";
+  for (std::size_t p = 0; p < n; ++p) send_now(mesh, static_cast<int>(p), {}, {0, 6});
+  for (std::size_t p = 0; p < n; ++p) recv_now(mesh, static_cast<int>(p), 0, {0, 6});
+  return std::string(mesh.transport());
+}
+
+TEST_P(Transports, ConnectProcesses) {
+  for (const int ranks : {1, 2, 5}) {
+    Processes all(ranks, GetParam(), exchange_all);
+    for (int r = 0; r < ranks; ++r) {
+      EXPECT_EQ(all.line(r), "in");
+      EXPECT_EQ(all.line(r), GetParam() == "auto" ? "shm" : GetParam()) << "rank " << r << " of " << ranks;
+    }
+  }
+}
+
+TEST_P(Transports, NameAKilledRankToEverybodyInUnderASecond) {
+  Processes all(4, GetParam(), [](Mesh& mesh) {
+    std::byte never[4];
+    mesh.link(Rank{2}).recv(never, {0, 1}).wait(soon());
+    return std::string("it answered");
+  });
+  for (int r = 0; r < 4; ++r) ASSERT_EQ(all.line(r), "in");
+  const auto begin = Clock::now();
+  all.kill_rank(2);
+  for (const int r : {0, 1, 3}) EXPECT_THAT(all.line(r), AllOf(HasSubstr("peer_lost"), HasSubstr("rank 2"))) << "rank " << r;
+  EXPECT_LT(Seconds(Clock::now() - begin).count(), 1.0);
+}
+
+TEST_P(Transports, NoticeAKilledRankWhileNobodyWaits) {
+  Processes all(3, GetParam(), [](Mesh& mesh) {
+    std::promise<std::string> told;
+    mesh.watch([&](Rank rank, const Error& error) {
+      if (rank == Rank{1}) told.set_value(error.what);
+    });
+    auto future = told.get_future();
+    return future.wait_for(20s) == std::future_status::ready ? future.get() : std::string("nothing noticed");
+  });
+  for (int r = 0; r < 3; ++r) ASSERT_EQ(all.line(r), "in");
+  const auto begin = Clock::now();
+  all.kill_rank(1);
+  for (const int r : {0, 2}) EXPECT_THAT(all.line(r), HasSubstr("rank 1"));
+  EXPECT_LT(Seconds(Clock::now() - begin).count(), 1.0);
+}
+
+// ---- in one process, ranks as threads
+
+struct Meeting {
+  explicit Meeting(int ranks) {
+    for (int r = 0; r < ranks; ++r) {
+      listeners.push_back(listen_on({"127.0.0.1", 0}, secret));
+      addresses.push_back(listeners.back().address);
+    }
+  }
+  MeshPlan plan(int r) const { return {"test", Epoch{7}, Rank{r}, secret, addresses, "tcp", "auto"}; }
+  std::future<std::unique_ptr<Mesh>> join(int r, Deadline deadline = soon()) { return join(plan(r), deadline); }
+  std::future<std::unique_ptr<Mesh>> join(MeshPlan p, Deadline deadline = soon()) {
+    auto listener = std::make_shared<Listener>(std::move(listeners[static_cast<std::size_t>(p.me.value)]));
+    return std::async(std::launch::async, [p, listener, deadline] { return connect_mesh(p, std::move(*listener), deadline); });
+  }
+  Secret secret = Secret::random();
+  std::vector<Listener> listeners;
+  std::vector<Address> addresses;
+};
+
+TEST(ConnectMesh, NamesEveryMissingRankAtTheDeadline) {
+  Meeting m(4);
+  m.listeners[0].fd.reset();  // rank 0's process is gone; rank 3 never calls
+  auto one = m.join(1, Deadline::in(300ms));
+  auto two = m.join(2, Deadline::in(300ms));
+  const Error error = failure_of([&] { two.get(); });
+  EXPECT_EQ(error.kind, Kind::timeout);
+  EXPECT_THAT(error.what, AllOf(HasSubstr("rank 2 of 4"), HasSubstr("rank 0 ("), HasSubstr("refused"), HasSubstr("rank 3 ("),
+                                HasSubstr("has not called")));
+  EXPECT_THAT(error.what, testing::Not(HasSubstr("rank 1 (")));
+  EXPECT_EQ(failure_of([&] { one.get(); }).kind, Kind::timeout);
+}
+
+TEST(ConnectMesh, LetsNoStrangerDisturbIt) {
+  Meeting m(2);
+  std::vector<Fd> strangers;
+  const auto connect_raw = [&](int r, std::string_view text) {
+    const SocketAddress to = SocketAddress::of(m.addresses[static_cast<std::size_t>(r)]);
+    Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    ASSERT_EQ(::connect(fd.get(), to.get(), to.length), 0);
+    ASSERT_EQ(::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+    strangers.push_back(std::move(fd));
+  };
+  for (int i = 0; i < 40; ++i) connect_raw(0, "");                           // silent
+  for (int i = 0; i < 40; ++i) connect_raw(0, "GET / HTTP/1.1\r\n\r\n");     // another protocol
+  for (int i = 0; i < 40; ++i) connect_raw(0, std::string_view("COHO", 4));  // half an opening
+  auto zero = m.join(0);
+  auto wrong_key = m.plan(1);
+  wrong_key.secret = Secret::random();
+  EXPECT_THAT(failure_of([&] {
+                Wire::connect(m.addresses[0], wrong_key.secret, {"test", Epoch{7}, Rank{1}, Role::worker}, soon());
+              }).what,
+              HasSubstr("secret"));
+  EXPECT_THAT(failure_of([&] {
+                Wire::connect(m.addresses[0], m.secret, {"test", Epoch{6}, Rank{1}, Role::worker}, soon());
+              }).what,
+              AllOf(HasSubstr("epoch 6"), HasSubstr("epoch 7"), HasSubstr("stale epoch")));
+  EXPECT_THAT(failure_of([&] {
+                Wire::connect(m.addresses[0], m.secret, {"other", Epoch{7}, Rank{1}, Role::worker}, soon());
+              }).what,
+              AllOf(HasSubstr("'other'"), HasSubstr("'test'"), HasSubstr("two jobs")));
+  EXPECT_THAT(failure_of([&] {
+                Wire::connect(m.addresses[0], m.secret, {"test", Epoch{7}, Rank{2}, Role::worker}, soon());
+              }).what,
+              HasSubstr("only workers with ranks 1 to 1 call here"));
+  auto one = m.join(1);
+  Meshes meshes;
+  meshes.push_back(zero.get());
+  meshes.push_back(one.get());
+  send_now(*meshes[0], 1, pattern(100, 1), {0, 0});
+  EXPECT_EQ(recv_now(*meshes[1], 0, 100, {0, 0}), pattern(100, 1));
+}
+
+TEST(ConnectMesh, RefusesADuplicateRank) {
+  Meeting m(3);
+  auto zero = m.join(0);
+  std::optional<Wire> first = Wire::connect(m.addresses[0], m.secret, {"test", Epoch{7}, Rank{1}, Role::worker}, soon());
+  EXPECT_THAT(failure_of([&] {
+                Wire::connect(m.addresses[0], m.secret, {"test", Epoch{7}, Rank{1}, Role::worker}, soon());
+              }).what,
+              HasSubstr("rank 1 is already connected"));
+  const Wire second = Wire::connect(m.addresses[0], m.secret, {"test", Epoch{7}, Rank{2}, Role::worker}, soon());
+  EXPECT_EQ(second.peer().rank, Rank{0});
+  first.reset();  // rank 0 has met everybody and waits for what they say next
+  EXPECT_EQ(failure_of([&] { zero.get(); }).rank, Rank{1});
+}
+
+TEST(ConnectMesh, RefusesWhenAnotherRankAnswers) {
+  Meeting m(2);
+  auto plan = m.plan(1);
+  std::swap(plan.addresses[0], plan.addresses[1]);
+  const Listener impostor = std::move(m.listeners[1]);
+  auto answer = std::async(std::launch::async, [&] {
+    return failure_of([&] { Wire::accept(accept_one(impostor, soon()), m.secret, {"test", Epoch{7}, Rank{1}, Role::worker}, soon()); });
+  });
+  const Error error = failure_of([&] { connect_mesh(plan, std::move(m.listeners[0]), soon()); });
+  EXPECT_THAT(error.what, HasSubstr("rank 0 was expected at this address"));
+  EXPECT_THAT(answer.get().what, HasSubstr("rank 0 was expected at this address"));
+}
+
+TEST(ConnectMesh, RefusesContradictingWishesOnEveryRank) {
+  Meeting m(2);
+  auto shm = m.plan(1);
+  shm.transport = "shm";
+  auto zero = m.join(0);
+  auto one = m.join(shm);
+  for (auto* rank : {&zero, &one}) {
+    const Error error = failure_of([&] { rank->get(); });
+    EXPECT_EQ(error.kind, Kind::usage);
+    EXPECT_THAT(error.what, AllOf(HasSubstr("rank 1 asks for shm"), HasSubstr("rank 0 for tcp")));
+  }
+}
+
+TEST(ConnectMesh, RefusesAPlanThatCannotWork) {
+  Meeting m(2);
+  auto plan = m.plan(0);
+  plan.me = Rank{2};
+  EXPECT_EQ(failure_of([&] { connect_mesh(plan, listen_on({"127.0.0.1", 0}, {}), soon()); }).kind, Kind::usage);
+  plan = m.plan(0);
+  plan.secret = {};
+  EXPECT_EQ(failure_of([&] { connect_mesh(plan, listen_on({"127.0.0.1", 0}, {}), soon()); }).kind, Kind::usage);
+  plan = {"test", Epoch{}, Rank{0}, Secret::random(), {m.addresses[0]}, "pigeon", "auto"};
+  EXPECT_THAT(failure_of([&] { connect_mesh(plan, listen_on({"127.0.0.1", 0}, {}), soon()); }).what, HasSubstr("'pigeon' is unknown"));
+}
+
+}  // namespace
+}  // namespace cohort::net

@@ -1,0 +1,41 @@
+// Reaching a listener: resolve, connect, shake hands, and again while nobody listens there yet. Many can go on at once in one thread:
+// poll fd() (-1 while pausing between attempts) for events() until look_again(), then advance().
+// Owner: Wire::connect, connect_mesh. Threads: one at a time. Failure: advance() throws; Kind::timeout names the last attempt's problem.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cohort/net/greeting.h"
+
+namespace cohort::net {
+
+class Dial {
+ public:
+  Dial(Address to, const Secret& secret, Hello mine, Admit admit, Deadline deadline);
+  std::optional<Wire> advance();  // moves what moves without sleeping (a name is resolved while the caller waits)
+  int fd() const;
+  short events() const;
+  Deadline look_again() const;
+  const Address& address() const { return to_; }
+  const std::string& problem() const { return problem_; }  // of the last attempt, for messages; empty while none has failed
+
+ private:
+  void start();
+  void connected();
+  void pause(std::string why);
+
+  const Address to_;
+  const Secret secret_;
+  const Hello mine_;
+  const Admit admit_;
+  const Deadline deadline_;
+  Fd connecting_;                       // connect(2) under way ..
+  std::unique_ptr<Greeting> greeting_;  // .. or the handshake; neither: pausing
+  Deadline retry_;
+  Seconds backoff_;
+  int cuts_ = 0;  // times the listener hung up on us in the middle
+  std::string problem_;
+};
+
+}  // namespace cohort::net

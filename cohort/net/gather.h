@@ -1,0 +1,16 @@
+// Every pair of ranks gets one authenticated connection: rank i calls all j < i and is called by all j > i, all at once in one thread.
+// Strangers, wrong keys, stale epochs, wrong or duplicate ranks are refused at the door without harming the others.
+// Owner: connect_mesh. Threads: one. Failure: Kind::timeout names every missing rank and why; a refusal by a peer names both sides.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "cohort/net/connect.h"
+#include "cohort/net/wire.h"
+
+namespace cohort::net {
+
+// By rank, ours empty.
+std::vector<std::optional<Wire>> gather_wires(const MeshPlan& plan, const Listener& listener, Deadline deadline);
+
+}  // namespace cohort::net

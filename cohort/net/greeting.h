@@ -1,0 +1,44 @@
+// One handshake over one non-blocking socket. Many can go on at once in one thread: poll fd() for events(), then advance().
+// Owner: Wire::accept, Dial, Door. Threads: one at a time. Failure: error(), naming the address; the socket is then closed by ~Greeting.
+// Memory: fixed, about 1.5 KiB, until the peer has proved itself.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cohort/base/deadline.h"
+#include "cohort/base/error.h"
+#include "cohort/base/fd.h"
+#include "cohort/net/handshake.h"
+#include "cohort/net/wire.h"
+
+namespace cohort::net {
+
+inline constexpr Seconds kHandshakeLimit{5};
+
+class Greeting {
+ public:
+  Greeting(Fd socket, std::string where, Handshake handshake, Deadline deadline);
+  enum class State : unsigned char { going, done, failed };
+  State advance();  // moves what moves without sleeping
+  int fd() const { return socket_.get(); }
+  short events() const;
+  Deadline limit() const { return limit_; }  // call advance() then, at the latest
+  const Error& error() const { return error_; }
+  bool cut() const { return cut_; }  // failed because the connection ended, not because of what was said
+  Wire take();                       // once done
+
+ private:
+  State give_up(Kind kind, std::string what);
+  State broken(int problem);
+
+  Fd socket_;
+  std::string where_;
+  Handshake handshake_;
+  Deadline limit_;
+  bool limited_ = false;  // a dialer's five seconds begin when the listener answers: until then it may simply be busy
+  bool cut_ = false;
+  Error error_;
+};
+
+}  // namespace cohort::net

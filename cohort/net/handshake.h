@@ -1,0 +1,105 @@
+// The first bytes on every connection: both sides prove that they hold the job's secret, then say who they are and agree.
+//
+//   dialer                                     listener
+//   opening  magic, version, nonce      ->
+//                                       <-     opening   magic, version, nonce
+//   claim    job, epoch, rank, role, proof ->
+//                                       <-     reply     job, epoch, rank, role, verdict, proof
+//   verdict  verdict, proof             ->
+//
+// proof = HMAC-SHA256(HKDF(secret, openings, side), every byte so far): neither can it be replayed (fresh nonces) nor reflected (a key
+// per side). Versions are compared in the clear, so that old meets new with a sentence. A verdict, and with it any text, goes to a peer
+// that has proved itself; another one is just closed. A pure state machine of fixed size (all messages lie in one array of 848 bytes): no
+// socket, no clock, and no allocation that depends on the peer before it has proved itself. Owner: Greeting. Threads: one at a time.
+// Failure: failure(), never a throw from advance().
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "cohort/base/error.h"
+#include "cohort/base/ids.h"
+#include "cohort/net/crypto.h"
+#include "cohort/net/secret.h"
+
+namespace cohort::net {
+
+inline constexpr std::uint16_t kProtocolVersion = 1;
+
+enum class Role : std::uint8_t { coordinator, worker };
+
+// Who is speaking: compared and authenticated in the handshake before anything else is believed.
+struct Hello {
+  std::string job;  // at most 64 bytes of printable ASCII
+  Epoch epoch;
+  Rank rank;  // kNoRank for the coordinator
+  Role role = Role::worker;
+};
+std::string describe(const Hello& hello);  // "job 'a', epoch 3, rank 2 (worker)"
+
+// Asked about a peer that has proved itself and is of our job and epoch. Empty: welcome; else the reason, which the peer is told.
+using Admit = std::function<std::string(const Hello& peer)>;
+
+using Nonce = std::array<std::byte, 32>;
+Nonce random_nonce();
+
+class Handshake {
+ public:
+  enum class Side : std::uint8_t { dialer, listener };
+  static constexpr std::size_t kOpening = 40, kClaim = 112, kReply = 368, kVerdict = 288;
+  static constexpr std::size_t kTotal = 2 * kOpening + kClaim + kReply + kVerdict;
+  // Kind::usage for an empty secret or a Hello that cannot be sent.
+  Handshake(Side side, const Secret& secret, Hello mine, Admit admit = {}, const Nonce& nonce = random_nonce());
+
+  Bytes space();                      // where the next bytes of the peer belong; empty when none are expected
+  void advance(std::size_t arrived);  // that many were put there
+  ConstBytes to_send() const;         // flush these before looking at done() and failure()
+  void sent(std::size_t bytes);
+  bool done() const { return stage_ == Stage::done; }
+  const std::optional<Error>& failure() const { return failure_; }  // a refusal we sent counts
+  bool is_listener() const { return side_ == Side::listener; }
+  bool heard() const { return have_ > 0 || stage_ > Stage::opening; }  // at least one byte of the peer
+
+  const Hello& peer() const { return peer_; }  // once done()
+  Key outgoing() const;                        // keys for the frames that follow, one per direction
+  Key incoming() const;
+
+ private:
+  enum class Stage : std::uint8_t { opening, claim, reply, verdict, done, failed };  // what we expect from the peer
+  void expect(Stage stage, std::size_t begin, std::size_t end);
+  void emit(std::size_t begin, std::size_t end);
+  void fail(std::string what);
+
+  void write_opening(std::size_t at);
+  bool read_opening(std::size_t at);
+  void write_hello(std::size_t at);
+  bool read_hello(std::size_t at);
+  void write_verdict(std::size_t at, const std::string& refusal);
+  bool read_verdict(std::size_t at);
+  void write_proof(std::size_t end, const Key& key);
+  bool proved(std::size_t end, const Key& key);
+  std::string judge() const;  // empty: the peer may stay
+  Key derive(std::string_view purpose, std::size_t transcript) const;
+
+  void got_opening();
+  void got_claim();
+  void got_reply();
+  void got_verdict();
+
+  const Side side_;
+  const Secret secret_;
+  const Hello mine_;
+  const Admit admit_;
+  const Nonce nonce_;
+  Stage stage_ = Stage::opening;
+  Hello peer_;
+  std::optional<Error> failure_;
+  Key dialer_proof_, listener_proof_;
+  std::array<std::byte, kTotal> transcript_{};  // every byte of the conversation, in order
+  std::size_t in_begin_ = 0, in_end_ = 0, have_ = 0;
+  std::size_t out_begin_ = 0, out_end_ = 0;
+};
+
+}  // namespace cohort::net

@@ -1,0 +1,159 @@
+#include "cohort/net/outflow.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace cohort::net {
+namespace {
+
+constexpr int kTurns = 64;  // messages per push, so that other peers get theirs
+
+void append(std::vector<std::byte>& to, ConstBytes bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
+
+// Where an offset of the frame's body part lies: in which block, and how far inside it and its stamp.
+struct Place {
+  std::uint64_t block, inside, length;  // length: of that block's bytes, without the stamp
+};
+Place place(std::uint64_t offset, std::uint64_t body) {
+  constexpr std::uint64_t kStride = kBlockBytes + kStampBytes;
+  const std::uint64_t block = offset / kStride;
+  return {block, offset % kStride, std::min<std::uint64_t>(kBlockBytes, body - std::min(body, block * kBlockBytes))};
+}
+
+}  // namespace
+
+std::vector<std::byte> void_rest(const HeaderBytes& header, std::uint64_t length, std::uint64_t sent, std::uint32_t check) {
+  std::vector<std::byte> out;
+  if (sent < kHeaderBytes) append(out, ConstBytes(header).subspan(sent));
+  const std::uint64_t offset = std::max<std::uint64_t>(sent, kHeaderBytes) - kHeaderBytes;
+  Place at = place(offset, length);
+  if (at.inside > at.length) {  // the block under way counts, the next one will not
+    append(out, ConstBytes(good_stamp(check)).subspan(at.inside - at.length));
+    at = place(offset + at.length + kStampBytes - at.inside, length);
+  }
+  if (sent + out.size() == encoded_bytes(length)) return out;  // that was the last block
+  out.resize(out.size() + (at.length - at.inside));
+  append(out, void_stamp());
+  return out;
+}
+
+Outflow::Outflow(int fd, Rank to, bool far) : fd_(fd), to_(to), checked_(far) {
+  if (far) zerocopy_.enable(fd);
+}
+
+// What follows item.sent, up to the end of the block it lies in: at most header, bytes, stamp. Without copying: one of them alone,
+// since header and stamp do not stay where they are until the kernel has let go.
+void Outflow::gather(Item& item, Parts& parts) {
+  if (item.sent == 0) {
+    const auto flags = static_cast<std::uint8_t>(checked_ && !item.body.empty() ? kCheckedFlag : 0);
+    item.header = encode_header({.type = kDataFrame, .flags = flags, .length = item.body.size(), .tag = item.tag, .sequence = sequence_});
+  }
+  if (item.sent < kHeaderBytes) parts.add(ConstBytes(item.header).subspan(item.sent));
+  if (item.body.empty()) return;
+  const Place at = place(std::max<std::uint64_t>(item.sent, kHeaderBytes) - kHeaderBytes, item.body.size());
+  const ConstBytes bytes = item.body.subspan(at.block * kBlockBytes, at.length);
+  if (checked_ && item.checked_block != at.block) {
+    item.check = crc32c(bytes);
+    item.checked_block = at.block;
+  }
+  const std::uint64_t left = at.inside < at.length ? at.length - at.inside : 0;
+  const bool lend = item.sending && zerocopy_.pays_for(left);
+  if (lend && parts.count > 0) {
+    parts.flags = MSG_MORE;
+    return;
+  }
+  if (left > 0) parts.add(bytes.last(left));
+  if (lend) {
+    parts.flags = MSG_ZEROCOPY;
+    return;
+  }
+  parts.stamp = good_stamp(item.check);
+  parts.add(ConstBytes(parts.stamp).subspan(at.inside > at.length ? at.inside - at.length : 0));
+}
+
+bool Outflow::write(Item& item, Push& result) {
+  for (std::uint64_t limit = item.sent + kBlockBytes; item.sent < item.total;) {
+    if (item.sent >= limit) return false;                    // reading gets its turn
+    if (item.sending && !item.sending->pin()) return false;  // given up: its link is about to fail, and stop() to clean up
+    Parts parts;
+    if (item.raw.empty())
+      gather(item, parts);
+    else
+      parts.add(ConstBytes(item.raw).subspan(item.sent));
+    IoResult r = write_some(fd_, {parts.at, parts.count}, parts.flags);
+    const bool lent = (parts.flags & MSG_ZEROCOPY) != 0;
+    if (lent && r.problem == ENOBUFS)
+      r = write_some(fd_, {parts.at, parts.count});  // no more memory may be pinned now: copy
+    else if (lent && r.state == Io::moved)
+      zerocopy_.sent(item.sending);
+    if (item.sending) item.sending->unpin();
+    result.broken = r.state == Io::closed;
+    result.problem = r.problem;
+    if (r.state != Io::moved) return false;
+    result.moved = true;
+    if (item.sent == 0) ++sequence_;
+    item.sent += r.bytes;
+  }
+  return true;
+}
+
+std::shared_ptr<Sending> Outflow::begin(ConstBytes bytes, Tag tag, Push& result) {
+  const std::lock_guard lock(mutex_);
+  if (stopped_) return std::make_shared<Sending>(to_, tag, bytes);  // the link has failed meanwhile: the waiter is told there
+  Item item;
+  item.body = bytes;
+  item.tag = tag;
+  item.total = encoded_bytes(bytes.size());
+  if (queue_.empty() && !zerocopy_.pays_for(bytes.size()) && write(item, result)) return nullptr;
+  auto sending = std::make_shared<Sending>(to_, tag, bytes);
+  item.sending = sending;
+  queue_.push_back(std::move(item));
+  waiting_.store(true, std::memory_order_release);
+  return sending;
+}
+
+Outflow::Push Outflow::push() {
+  Push result;
+  const std::lock_guard lock(mutex_);
+  if (zerocopy_.flying()) result.moved = zerocopy_.reap(fd_);
+  for (int turns = 0; turns < kTurns && !queue_.empty() && write(queue_.front(), result); ++turns) {
+    const auto& sending = queue_.front().sending;
+    if (sending && zerocopy_.whole(sending)) sending->set_done();
+    queue_.pop_front();
+  }
+  if (result.broken) queue_.clear();
+  note_state();
+  return result;
+}
+
+void Outflow::note_state() {
+  waiting_.store(!queue_.empty(), std::memory_order_release);
+  flying_.store(zerocopy_.flying(), std::memory_order_release);
+}
+
+void Outflow::drop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  queue_.clear();
+  note_state();
+}
+
+void Outflow::stop(std::uint16_t last_type, ConstBytes last_body) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(stopped_, true)) return;
+  Item last;
+  if (!queue_.empty() && queue_.front().sent > 0) {
+    const Item& cut = queue_.front();
+    last.raw = void_rest(cut.header, cut.body.size(), cut.sent, cut.check);
+  }
+  append(last.raw, encode_header({.type = last_type, .flags = 0, .length = last_body.size(), .tag = {}, .sequence = sequence_}));
+  append(last.raw, last_body);
+  if (!last_body.empty()) append(last.raw, good_stamp(0));
+  last.total = last.raw.size();
+  queue_.clear();
+  queue_.push_back(std::move(last));
+  note_state();
+}
+
+}  // namespace cohort::net

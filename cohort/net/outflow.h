@@ -1,0 +1,74 @@
+// The sending half of one tcp peer: messages leave in order, straight from the caller's memory, as far as the socket takes them.
+// Owner: TcpMesh, one per peer. Threads: any (one mutex, held for a few system calls at a time). Failure: Push says when the
+// connection is broken; after stop() nothing of a caller's memory is touched any more.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cohort/net/frame.h"
+#include "cohort/net/hub.h"
+#include "cohort/net/socket.h"
+#include "cohort/net/zerocopy.h"
+
+namespace cohort::net {
+
+// The rest of a data frame of which `sent` bytes have left, when its body may not be touched any more: the block under way is filled
+// with zeros and stamped void. check: of the block under way, for a stamp that is half gone and cannot change its mind.
+std::vector<std::byte> void_rest(const HeaderBytes& header, std::uint64_t length, std::uint64_t sent, std::uint32_t check);
+
+class Outflow {
+ public:
+  // far: the bytes leave this host, so blocks get checksums and large ones are sent without copying where that works.
+  Outflow(int fd, Rank to, bool far);
+  struct Push {
+    bool moved = false;  // bytes left, or memory came free
+    bool broken = false;
+    int problem = 0;  // errno when broken
+  };
+  // Sends what the socket takes at once; null when that was all of it, else a Sending that push() carries on with.
+  std::shared_ptr<Sending> begin(ConstBytes bytes, Tag tag, Push& result);
+  Push push();
+  bool waiting() const { return waiting_.load(std::memory_order_acquire); }  // for room in the socket
+  bool flying() const { return flying_.load(std::memory_order_acquire); }    // for the kernel to let go of memory
+  // The queue is dropped; one last frame leaves. A message that is half gone is filled up with zeros and stamped void before it.
+  void stop(std::uint16_t last_type, ConstBytes last_body);
+  void drop();  // nothing leaves any more: the peer is gone
+
+ private:
+  struct Item {
+    std::shared_ptr<Sending> sending;  // shared with the waiter; null while begin() writes, and for the last frame
+    std::vector<std::byte> raw;        // the last frame, as it lies in the stream; else ..
+    HeaderBytes header{};              // .. made when the first byte leaves ..
+    ConstBytes body;                   // .. and borrowed
+    Tag tag;
+    std::uint64_t sent = 0, total = 0;  // bytes of the frame as it lies in the stream
+    std::uint64_t checked_block = ~0ULL;
+    std::uint32_t check = 0;  // of checked_block
+  };
+  struct Parts {  // of one sendmsg
+    iovec at[3];
+    std::size_t count = 0;
+    int flags = 0;
+    StampBytes stamp;
+    void add(ConstBytes bytes) { at[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
+  };
+  bool write(Item& item, Push& result);  // true: all of it left
+  void gather(Item& item, Parts& parts);
+  void note_state();
+
+  const int fd_;
+  const Rank to_;
+  const bool checked_;
+  std::mutex mutex_;
+  ZeroCopy zerocopy_;           // guarded by mutex_
+  std::deque<Item> queue_;      // guarded by mutex_
+  std::uint64_t sequence_ = 0;  // guarded by mutex_
+  bool stopped_ = false;        // guarded by mutex_
+  std::atomic<bool> waiting_{false}, flying_{false};
+};
+
+}  // namespace cohort::net

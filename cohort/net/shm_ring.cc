@@ -1,0 +1,21 @@
+#include "cohort/net/shm_ring.h"
+
+#include <bit>
+
+namespace cohort::net {
+
+void Inbox::format(std::size_t ranks, std::size_t ring_bytes) const {
+  if (!std::has_single_bit(ring_bytes) || ring_bytes < kPageBytes)
+    throw_failure(Kind::usage, "shm: a ring of {} bytes: it must be a power of two of at least {}", ring_bytes, kPageBytes);
+  head().ranks = ranks;
+  head().ring_bytes = ring_bytes;
+}
+
+void Inbox::check(std::size_t ranks, std::size_t ring_bytes) const {
+  if (base_ == nullptr) throw_failure(Kind::usage, "shm: an inbox is missing; every peer's must be opened before the mesh is made");
+  const bool fits = bytes_ >= sizeof(InboxHead) && head().ranks == ranks && head().ring_bytes == ring_bytes;
+  if (!fits || !std::has_single_bit(ring_bytes) || ring_bytes < kPageBytes || bytes_ != bytes_for(ranks, ring_bytes))
+    throw_failure(Kind::corrupt, "shm: {} bytes of memory are not an inbox for {} ranks with rings of {} bytes", bytes_, ranks, ring_bytes);
+}
+
+}  // namespace cohort::net

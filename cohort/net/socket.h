@@ -1,0 +1,41 @@
+// Sockets the way this room uses them: non-blocking, closed on exec, every wait with a deadline.
+// Threads: any. Failure: Kind::system. Nothing here knows what the bytes mean.
+#pragma once
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <string>
+
+#include "cohort/base/bytes.h"
+#include "cohort/base/deadline.h"
+#include "cohort/base/fd.h"
+#include "cohort/net/address.h"
+
+namespace cohort::net {
+
+Fd open_socket(int family);
+// Non-blocking, no delay for small frames (tcp), keepalive that notices a vanished host within kDeadHost while the stream is idle.
+// Not TCP_USER_TIMEOUT: it also kills the connection to a healthy process that is too busy to read for that long (zero window).
+void prepare_socket(int fd);
+inline constexpr Seconds kDeadHost{3};
+// The same for a stream with bytes on their way: the peer's kernel has answered neither them nor a probe for kDeadHost.
+bool host_is_silent(int fd);
+bool connection_is_over(int fd);  // reset, or closed on both sides: what is unsent stays so
+
+bool peer_is_local(int fd);  // on this host, as far as addresses tell: loopback, unix, or both ends have the same address
+
+// poll(2) on one socket; false when the deadline passed first. A signal or an error on the socket counts as ready.
+bool wait_ready(int fd, short events, Deadline deadline);
+
+enum class Io : unsigned char { moved, later, closed };  // closed: end of stream or a broken connection, see problem
+struct IoResult {
+  Io state = Io::later;
+  std::size_t bytes = 0;
+  int problem = 0;  // errno when closed by an error, 0 at a plain end of stream
+};
+IoResult read_some(int fd, Bytes into);
+IoResult write_some(int fd, std::span<const iovec> parts, int flags = 0);
+std::string problem_text(int problem);  // "closed the connection", or the errno's words
+
+}  // namespace cohort::net

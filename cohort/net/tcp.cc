@@ -1,0 +1,50 @@
+#include "cohort/net/tcp.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <future>
+
+#include "cohort/base/error.h"
+#include "cohort/net/tcp_mesh.h"
+
+namespace cohort::net {
+
+std::string set_congestion(int fd, const std::string& name) {
+  char now[32] = {};  // longer than any name the kernel has
+  socklen_t size = sizeof now;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &size) != 0) return "none";  // a unix socket
+  const std::string wanted = name == "auto" ? "cubic" : name;
+  if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted.data(), static_cast<socklen_t>(wanted.size())) == 0) return wanted;
+  if (name == "auto") return now;
+  throw_failure(Kind::usage, "tcp: congestion control '{}' is not to be had ({}); see /proc/sys/net/ipv4/tcp_available_congestion_control",
+                name, std::strerror(errno));
+}
+
+std::unique_ptr<Mesh> tcp_mesh(TcpPlan plan) { return std::make_unique<TcpMesh>(std::move(plan)); }
+
+std::vector<std::unique_ptr<Mesh>> tcp_meshes(int ranks, Epoch epoch, const std::string& congestion, bool all_far) {
+  const auto n = static_cast<std::size_t>(ranks);
+  const Secret secret = Secret::random();
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  const Deadline deadline = Deadline::in(30s);
+  std::vector<std::vector<std::optional<Wire>>> wires(n);
+  for (auto& row : wires) row.resize(n);
+  const auto hello = [&](std::size_t r) { return Hello{"threads", epoch, Rank{static_cast<std::int32_t>(r)}, Role::worker}; };
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      auto dialer = std::async(std::launch::async, [&] { return Wire::connect(listener.address, secret, hello(i), deadline); });
+      wires[j][i] = Wire::accept(accept_one(listener, deadline), secret, hello(j), deadline);
+      wires[i][j] = dialer.get();
+    }
+  }
+  std::vector<std::unique_ptr<Mesh>> meshes;
+  for (std::size_t r = 0; r < n; ++r)
+    meshes.push_back(tcp_mesh({Rank{static_cast<std::int32_t>(r)}, epoch, std::move(wires[r]), congestion, all_far}));
+  return meshes;
+}
+
+}  // namespace cohort::net

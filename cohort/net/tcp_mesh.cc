@@ -1,0 +1,159 @@
+#include "cohort/net/tcp_mesh.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "cohort/net/control.h"
+#include "cohort/net/little.h"
+#include "cohort/net/socket.h"
+
+namespace cohort::net {
+namespace {
+
+constexpr std::size_t kManyPeers = 4;  // from here on one poll() is cheaper than a read that finds nothing on every socket
+
+// A look costs a system call here, not a load: fewer of them before sleeping.
+Patience patience(std::size_t ranks) {
+  const Patience p = Patience::for_ranks(static_cast<int>(ranks));
+  return {.pauses = p.pauses / 20, .yields = p.yields / 5};
+}
+
+// The body of an abort frame: whom it is about, and why.
+std::vector<std::byte> abort_body(const Error& why) {
+  const std::string_view text = std::string_view(why.what).substr(0, 4_KiB - 4);
+  std::vector<std::byte> body(4);
+  put_little<std::uint32_t>(body.data(), static_cast<std::uint32_t>(why.rank.value));
+  body.insert(body.end(), as_bytes(text).begin(), as_bytes(text).end());
+  return body;
+}
+
+Error abort_cause(std::string_view body) {
+  if (body.size() < 4) return {Kind::aborted, "without a reason", kNoRank};
+  const auto rank = get_little<std::uint32_t>(as_bytes(body).data());
+  return {Kind::aborted, std::string(body.substr(4)), Rank{static_cast<std::int32_t>(rank)}};
+}
+
+}  // namespace
+
+TcpMesh::TcpMesh(TcpPlan plan)
+    : Hub(plan.me, static_cast<int>(plan.wires.size()), plan.epoch, patience(plan.wires.size())), by_rank_(plan.wires.size(), nullptr) {
+  for (int r = 0; r < size(); ++r) {
+    auto& wire = plan.wires[static_cast<std::size_t>(r)];
+    if (wire.has_value() == (Rank{r} == rank()))
+      throw_failure(Kind::bug, "tcp: rank {} got {} connection to rank {}", rank().value, wire ? "a" : "no", r);
+    if (!wire) continue;
+    set_congestion(wire->fd(), plan.congestion);
+    const bool local = !plan.all_far && peer_is_local(wire->fd());
+    peers_.push_back(std::make_unique<TcpPeer>(std::move(*wire), mailbox_, Rank{r}, local));
+    by_rank_[static_cast<std::size_t>(r)] = peers_.back().get();
+  }
+  if (!peers_.empty()) monitor_ = std::thread([this] { monitor(); });
+}
+
+TcpMesh::~TcpMesh() {
+  closing_.store(true);
+  monitor_bell_.ring();
+  if (monitor_.joinable()) monitor_.join();
+  say_goodbye();
+}
+
+Pending TcpMesh::launch(Rank to, ConstBytes bytes, Tag tag) {
+  Outflow::Push result;
+  auto sending = peer(to).out.begin(bytes, tag, result);
+  if (!sending) return {};
+  wake();
+  return pending(std::move(sending));
+}
+
+bool TcpMesh::move(TcpPeer& p) {
+  Outflow::Push pushed;
+  if (p.out.waiting() || p.out.flying()) pushed = p.out.push();
+  if (p.over.load()) return pushed.moved;
+  // A broken pipe is not the end yet: why the peer left may still lie unread in the socket, unless we must not read it.
+  if (p.paused && pushed.broken) return ended(p, {.end = Inflow::End::closed, .text = problem_text(pushed.problem)}), true;
+  if (p.paused && !p.thawed.exchange(false)) return pushed.moved;
+  const Inflow::Pull pulled = p.in.pull(p.fd());
+  p.paused = pulled.paused;
+  if (pulled.end != Inflow::End::none) ended(p, pulled);
+  return pushed.moved || pulled.moved || pulled.end != Inflow::End::none;
+}
+
+void TcpMesh::ended(TcpPeer& p, const Inflow::Pull& how) {
+  p.over.store(true);
+  p.out.drop();
+  switch (how.end) {
+    case Inflow::End::none: return;
+    case Inflow::End::goodbye: return lost(p.rank, left_error(p.rank), true);
+    case Inflow::End::aborted: return lost(p.rank, aborted_error(p.rank, abort_cause(how.text)));
+    case Inflow::End::closed:
+      return lost(p.rank, {Kind::peer_lost, fmt::format("tcp: rank {} at {} died ({})", p.rank.value, p.wire.where(), how.text), p.rank});
+    case Inflow::End::corrupt:
+      return lost(p.rank, {Kind::corrupt, fmt::format("tcp: rank {} at {}: {}", p.rank.value, p.wire.where(), how.text), p.rank});
+  }
+}
+
+bool TcpMesh::step() {
+  woken_.store(false);
+  bool moved = false;
+  if (peers_.size() < kManyPeers) {
+    for (const auto& p : peers_) moved = move(*p) || moved;
+    return moved;
+  }
+  list_polls();
+  if (poll(polls_.data(), polls_.size(), 0) <= 0) return false;
+  for (std::size_t i = 0; i < polled_.size(); ++i)
+    if (polls_[i + 1].revents != 0) moved = move(*polled_[i]) || moved;
+  return moved;
+}
+
+void TcpMesh::list_polls() {
+  polls_.assign(1, {bell_.fd(), POLLIN, 0});
+  polled_.clear();
+  for (const auto& p : peers_) {
+    const bool mute = p->over.load() || (p->paused && !p->thawed.load());
+    const int events = (mute ? 0 : POLLIN) | (p->out.waiting() ? POLLOUT : 0);
+    if (events == 0 && !p->out.flying()) continue;  // POLLERR, which tells of memory let go, needs no asking
+    polls_.push_back({p->fd(), static_cast<short>(events), 0});
+    polled_.push_back(p.get());
+  }
+}
+
+void TcpMesh::sleep(Deadline deadline) {
+  list_polls();
+  asleep_.store(true);
+  if (!woken_.load()) poll(polls_.data(), polls_.size(), deadline.left_ms());
+  asleep_.store(false);
+  bell_.hush();
+}
+
+void TcpMesh::wake() noexcept {
+  woken_.store(true);
+  if (asleep_.load()) bell_.ring();
+}
+
+void TcpMesh::on_room(Rank rank) {
+  if (rank == this->rank()) return;
+  peer(rank).thawed.store(true);
+  wake();
+}
+
+void TcpMesh::stop(TcpPeer& p, const Error& why) noexcept {
+  p.out.stop(kAbortFrame, abort_body(why));
+  p.out.push();
+  if (p.out.waiting()) monitor_bell_.ring();  // nobody may be driving
+}
+
+void TcpMesh::tell_abort(const Error& error) noexcept {
+  for (const auto& p : peers_)
+    if (!p->over.load()) stop(*p, error);
+}
+
+void TcpMesh::on_failed(Rank rank) noexcept {
+  if (rank == this->rank()) return;
+  TcpPeer& p = peer(rank);
+  if (p.over.exchange(true)) return;  // the peer's doing: it needs no telling
+  stop(p, mailbox_.failure(rank).value_or(Error{Kind::aborted, "the link was given up", kNoRank}));
+}
+
+}  // namespace cohort::net

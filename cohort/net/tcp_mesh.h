@@ -1,0 +1,90 @@
+// The mesh behind tcp.h. Moving bytes: tcp_mesh.cc. Watching peers and leaving: tcp_monitor.cc. For these files and tcp.cc only.
+#pragma once
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "cohort/net/hub.h"
+#include "cohort/net/inflow.h"
+#include "cohort/net/outflow.h"
+#include "cohort/net/tcp.h"
+
+namespace cohort::net {
+
+// An eventfd that wakes somebody who sleeps in poll(2).
+class Doorbell {
+ public:
+  Doorbell() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (!fd_) throw_system("eventfd");
+  }
+  int fd() const { return fd_.get(); }
+  void ring() noexcept { eventfd_write(fd_.get(), 1); }
+  void hush() noexcept {
+    eventfd_t count = 0;
+    eventfd_read(fd_.get(), &count);
+  }
+
+ private:
+  Fd fd_;
+};
+
+struct TcpPeer {
+  TcpPeer(Wire w, Mailbox& mailbox, Rank r, bool local)
+      : wire(std::move(w)), rank(r), is_local(local), in(mailbox, r), out(wire.fd(), r, !local) {}
+  int fd() const { return wire.fd(); }
+  const Wire wire;
+  const Rank rank;
+  const bool is_local;              // its bytes cross no network: no checksums, no zero-copy, and its host cannot vanish
+  Inflow in;                        // driver only
+  bool paused = false;              // driver only: the mailbox takes no more
+  Outflow out;                      // any thread
+  std::atomic<bool> thawed{false};  // the mailbox takes more again
+  std::atomic<bool> over{false};    // nothing is read any more: it is gone, or the link has failed
+  bool hung_up = false;             // monitor only: the kernel saw the end of the stream
+  bool shut = false;                // destructor only: we have said all we had to say
+};
+
+class TcpMesh final : public Hub {
+ public:
+  explicit TcpMesh(TcpPlan plan);
+  ~TcpMesh() override;
+  std::string_view transport() const override { return "tcp"; }
+  bool shares_memory() const override { return false; }
+
+ protected:
+  Pending launch(Rank to, ConstBytes bytes, Tag tag) override;
+  bool step() override;
+  void sleep(Deadline deadline) override;
+  void wake() noexcept override;
+  void tell_abort(const Error& error) noexcept override;
+  void on_failed(Rank peer) noexcept override;
+  void on_room(Rank peer) override;
+
+ private:
+  TcpPeer& peer(Rank rank) { return *by_rank_[static_cast<std::size_t>(rank.value)]; }
+  bool move(TcpPeer& p);
+  void ended(TcpPeer& p, const Inflow::Pull& how);
+  void stop(TcpPeer& p, const Error& why) noexcept;
+  void list_polls();
+
+  void monitor();
+  bool look_after(TcpPeer& p);  // true: look again soon
+  void say_goodbye() noexcept;
+  static bool gone(TcpPeer& p) noexcept;
+
+  std::vector<std::unique_ptr<TcpPeer>> peers_;  // the others
+  std::vector<TcpPeer*> by_rank_;                // ours null
+  std::vector<pollfd> polls_;                    // driver only; the bell first ..
+  std::vector<TcpPeer*> polled_;                 // .. then these
+  Doorbell bell_;                                // for the driver
+  std::atomic<bool> woken_{false}, asleep_{false};
+  Doorbell monitor_bell_;
+  std::atomic<bool> closing_{false};
+  std::thread monitor_;
+};
+
+}  // namespace cohort::net

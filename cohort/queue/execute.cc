@@ -1,0 +1,172 @@
+#include "cohort/queue/execute.h"
+
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+#include "cohort/queue/fusion.h"
+
+namespace cohort::queue {
+
+namespace {
+
+using Counts = std::vector<std::size_t>;
+
+collective::Call call_of(const Operation& o) { return {.name = o.name, .prescale = o.prescale, .postscale = o.postscale}; }
+
+void copy(const Piece& from, const Piece& to) {
+  if (from.bytes() != 0 && from.data != to.data) std::memcpy(to.data, from.data, from.bytes());
+}
+
+std::size_t sum(const Counts& counts) { return std::accumulate(counts.begin(), counts.end(), std::size_t{0}); }
+
+Counts even(std::size_t count, std::size_t ranks) { return Counts(ranks, count / ranks); }
+
+// Sizes travel as i64, whatever size_t is.
+Piece piece_of(std::vector<std::int64_t>& sizes) { return collective::piece(std::span(sizes)); }
+
+Piece allocate(const Operation& operation, std::size_t part, std::size_t count) {
+  const Piece& like = operation.parts[part].in;
+  try {
+    return {operation.allocate(part, count), count, like.dtype, like.device};
+  } catch (const std::exception& e) {
+    throw_failure(Kind::system, "no memory for the {} elements that {} '{}' receives: {}", count, name_of(operation.verb), operation.name,
+                  e.what());
+  }
+}
+
+}  // namespace
+
+Result Executor::run(Operation& operation) {
+  switch (operation.verb) {
+    case Verb::all_reduce: all_reduce(operation); return {};
+    case Verb::all_gather: return all_gather(operation);
+    case Verb::all_to_all: return all_to_all(operation);
+    case Verb::barrier: comm_.barrier(call_of(operation)); return {};
+    default:
+      for (const Part& part : operation.parts) run_part(operation, part);
+      return {};
+  }
+}
+
+void Executor::run_part(const Operation& o, const Part& part) {
+  switch (o.verb) {
+    case Verb::broadcast:
+      if (part.out.data != nullptr && o.root == comm_.rank()) copy(part.in, part.out);
+      return comm_.broadcast(target(part), o.root, call_of(o));
+    case Verb::reduce_scatter: return comm_.reduce_scatter(part.in, part.out, o.op, call_of(o), part.counts);
+    case Verb::reduce: return comm_.reduce(part.in, part.out, o.op, o.root, call_of(o));
+    case Verb::gather: return comm_.gather(part.in, part.out, o.root, call_of(o), part.counts);
+    case Verb::scatter: return comm_.scatter(part.in, part.out, o.root, call_of(o), part.counts);
+    default: throw_failure(Kind::bug, "{} is not a verb of one part", name_of(o.verb));
+  }
+}
+
+void Executor::all_reduce(Operation& o) {
+  const Signature signature = signature_of(o);
+  if (o.parts.size() > 1 && fusible(signature) && queue::bytes_of(signature) <= kPackBytes) {
+    const Member member{&o, &signature, o.name};
+    return run_packed(std::span(&member, 1));
+  }
+  std::vector<Piece> pieces;
+  for (const Part& part : o.parts) {
+    copy(part.in, target(part));
+    pieces.push_back(target(part));
+  }
+  if (pieces.size() == 1) return comm_.all_reduce(pieces.front(), o.op, call_of(o));
+  comm_.all_reduce(pieces, o.op, call_of(o));
+}
+
+void Executor::run_packed(std::span<const Member> members) {
+  const Signature& like = *members.front().signature;
+  std::size_t count = 0;
+  for (const Member& member : members) {
+    for (const PartSignature& part : member.signature->parts) count += part.count();
+  }
+  const Piece all = buffer(count, like.parts.front().dtype);
+  std::size_t at = 0;
+  for (const Member& member : members) {
+    for (std::size_t i = 0; i < member.signature->parts.size(); ++i) {
+      const Piece slot = all.part(at, member.signature->parts[i].count());
+      at += slot.count;
+      if (member.operation != nullptr)
+        copy(member.operation->parts[i].in, slot);
+      else if (slot.count != 0)
+        std::memset(slot.data, 0, slot.bytes());
+    }
+  }
+  comm_.all_reduce(all, like.op, {.name = members.front().name, .prescale = like.prescale, .postscale = like.postscale});
+  at = 0;
+  for (const Member& member : members) {
+    for (std::size_t i = 0; i < member.signature->parts.size(); ++i) {
+      const Piece slot = all.part(at, member.signature->parts[i].count());
+      at += slot.count;
+      if (member.operation != nullptr) copy(slot, target(member.operation->parts[i]));
+    }
+  }
+}
+
+void Executor::run_zeros(const Signature& signature, std::string name) {
+  Operation o{.verb = signature.verb, .name = std::move(name), .op = signature.op};
+  o.prescale = signature.prescale;
+  o.postscale = signature.postscale;
+  const collective::Region zeros = comm_.allocate(round_up(queue::bytes_of(signature) + 1, kPageBytes));
+  Piece rest{zeros.data(), zeros.bytes(), Dtype::u8};
+  for (const PartSignature& part : signature.parts) {
+    o.parts.push_back({.in = {rest.data, part.count(), part.dtype}});
+    o.parts.back().shape = part.shape;
+    rest = rest.part(part.bytes(), rest.count - part.bytes());
+  }
+  all_reduce(o);
+}
+
+Piece Executor::buffer(std::size_t count, Dtype dtype) {
+  const std::size_t bytes = count * size_of(dtype);
+  if (bytes > region_.bytes()) {
+    region_ = {};  // the old one goes first: never two at once
+    region_ = comm_.allocate(std::max(std::bit_ceil(bytes), 64_KiB));
+  }
+  return {region_.data(), count, dtype};
+}
+
+// Without `allocate` the blocks are known. With it, one small gather tells how much each rank brings to each part.
+Result Executor::all_gather(Operation& o) {
+  const auto ranks = static_cast<std::size_t>(comm_.size());
+  const std::size_t parts = o.parts.size();
+  std::vector<std::int64_t> mine(parts), theirs(parts * ranks);
+  for (std::size_t i = 0; i < parts; ++i) mine[i] = static_cast<std::int64_t>(o.parts[i].in.count);
+  if (o.allocate) comm_.all_gather(piece_of(mine), piece_of(theirs), {.name = o.name});
+  Result result;
+  for (std::size_t i = 0; i < parts; ++i) {
+    Part& part = o.parts[i];
+    Counts counts = part.counts.empty() ? even(part.out.count, ranks) : part.counts;
+    if (o.allocate) {
+      for (std::size_t r = 0; r < ranks; ++r) counts.resize(ranks), counts[r] = static_cast<std::size_t>(theirs[r * parts + i]);
+      part.out = allocate(o, i, sum(counts));
+    }
+    comm_.all_gather(part.in, part.out, call_of(o), counts);
+    result.counts.push_back(std::move(counts));
+  }
+  return result;
+}
+
+Result Executor::all_to_all(Operation& o) {
+  const auto ranks = static_cast<std::size_t>(comm_.size());
+  Result result;
+  for (std::size_t i = 0; i < o.parts.size(); ++i) {
+    Part& part = o.parts[i];
+    const Counts sends = part.counts.empty() ? even(part.in.count, ranks) : part.counts;
+    Counts receives = part.recv_counts.empty() ? even(part.out.count, ranks) : part.recv_counts;
+    if (o.allocate) {
+      std::vector<std::int64_t> mine(sends.begin(), sends.end()), theirs(ranks);
+      comm_.all_to_all(piece_of(mine), piece_of(theirs), {.name = o.name});
+      receives.assign(theirs.begin(), theirs.end());
+      part.out = allocate(o, i, sum(receives));
+    }
+    comm_.all_to_all(part.in, part.out, call_of(o), sends, receives);
+    result.counts.push_back(std::move(receives));
+  }
+  return result;
+}
+
+}  // namespace cohort::queue

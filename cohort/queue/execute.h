@@ -1,0 +1,42 @@
+// From agreed operations to verbs of a communicator. Blocking, straight-line code; the lane calls it.
+// Failure: the communicator's own. A verb's Kind::usage leaves everything usable; an allocator that throws is Kind::system, which the
+// lane treats as final (the peers are already waiting for this rank's bytes).
+#pragma once
+#include <span>
+
+#include "cohort/collective/communicator.h"
+#include "cohort/queue/signature.h"
+#include "cohort/queue/ticket.h"
+
+namespace cohort::queue {
+
+// Groups up to this size are packed into one buffer; above it the copies cost more than the extra synchronisations they save.
+inline constexpr std::size_t kPackBytes = 1_MiB;
+
+// One member of a unit: the operation as this rank submitted it, or, when this rank has joined, only its signature.
+struct Member {
+  Operation* operation = nullptr;  // nullptr: this rank gives zeros
+  const Signature* signature = nullptr;
+  std::string_view name{};
+};
+
+class Executor {
+ public:
+  explicit Executor(collective::Communicator& communicator) : comm_(communicator) {}
+
+  Result run(Operation& operation);                              // a small group of all-reduces is packed
+  void run_zeros(const Signature& signature, std::string name);  // this rank's part in an all-reduce it has joined past
+  void run_packed(std::span<const Member> members);              // all-reduces that are one unit: one buffer, one reduction
+
+ private:
+  Result all_gather(Operation& operation);
+  Result all_to_all(Operation& operation);
+  void all_reduce(Operation& operation);
+  void run_part(const Operation& operation, const Part& part);
+  Piece buffer(std::size_t count, Dtype dtype);
+
+  collective::Communicator& comm_;
+  collective::Region region_;  // the fusion buffer; grows to what was needed so far
+};
+
+}  // namespace cohort::queue

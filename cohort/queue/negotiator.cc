@@ -1,0 +1,203 @@
+#include "cohort/queue/negotiator.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "cohort/base/text.h"
+#include "cohort/queue/fusion.h"
+
+namespace cohort::queue {
+
+namespace {
+
+using Does = Verdict::Does;
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+// Why an operation cannot run while some ranks have joined; empty when it can.
+std::string_view objection_to_join(const Signature& signature) {
+  if (signature.verb == Verb::barrier) return {};
+  if (signature.verb != Verb::all_reduce) return "it needs data from every rank";
+  if (signature.op != Op::sum && signature.op != Op::average) return "the zeros of a joined rank would change its result";
+  return {};
+}
+
+Clock::time_point later(Clock::time_point at, Seconds by) { return at + std::chrono::duration_cast<Clock::duration>(by); }
+
+}  // namespace
+
+Negotiator::Negotiator(int ranks, Rules rules)
+    : ranks_(ranks),
+      rules_(rules),
+      last_(static_cast<std::size_t>(ranks)),
+      joined_(static_cast<std::size_t>(ranks), false),
+      left_(static_cast<std::size_t>(ranks), false) {}
+
+void Negotiator::submit(Rank from, const std::string& name, const Signature& signature, Clock::time_point now) {
+  const auto rank = static_cast<std::size_t>(from.value);
+  last_[rank] = name;
+  auto known = by_name_.find(name);
+  if (known == by_name_.end()) {
+    const auto at = pending_.emplace(age_++, Pending{name, from, signature, now, std::vector<bool>(last_.size(), false)}).first;
+    known = by_name_.emplace(name, at).first;
+  }
+  Pending& pending = known->second->second;
+  if (pending.has[rank]) throw_failure(Kind::corrupt, "rank {} submitted '{}' twice at once", from.value, name);
+  pending.has[rank] = true;
+  ++pending.count;
+  if (pending.problem.empty() && pending.first != from) {
+    pending.problem = mismatch(name, pending.first, pending.signature, from, signature).value_or("");
+  }
+  if (!settle(pending)) return;
+  pending_.erase(known->second);
+  by_name_.erase(known);
+}
+
+void Negotiator::join(Rank from) {
+  const auto rank = static_cast<std::size_t>(from.value);
+  if (joined_[rank]) throw_failure(Kind::corrupt, "rank {} joined twice", from.value);
+  joined_[rank] = true;
+  ++joined_count_;
+  last_[rank] = "join";
+  settle_all();
+  if (joined_count_ < ranks_) return;
+  joined_.assign(joined_.size(), false);
+  joined_count_ = 0;
+  settled_.push_back({.does = Does::joined, .rank = from});
+}
+
+void Negotiator::leave(Rank from) {
+  const auto rank = static_cast<std::size_t>(from.value);
+  if (left_[rank]) return;
+  left_[rank] = true;
+  ++left_count_;
+  settle_all();
+}
+
+std::vector<Verdict> Negotiator::take(Clock::time_point now) {
+  look_for_stalls(now);
+  std::vector<Verdict> verdicts;
+  std::vector<const Signature*> signatures;
+  for (const Named& named : ready_) signatures.push_back(&named.signature);
+  for (const auto& unit : fusion_plan(signatures, rules_.fusion_bytes)) {
+    Verdict& verdict = verdicts.emplace_back(Verdict{.does = Does::run});
+    for (const std::size_t i : unit) verdict.whom.push_back(std::move(ready_[i]));
+  }
+  ready_.clear();
+  std::move(settled_.begin(), settled_.end(), std::back_inserter(verdicts));
+  settled_.clear();
+  return verdicts;
+}
+
+std::optional<Clock::time_point> Negotiator::next_look() const {
+  std::optional<Clock::time_point> next;
+  if (pending_.empty()) return next;
+  if (rules_.shutdown_after > Seconds{0}) next = later(pending_.begin()->second.since, rules_.shutdown_after);
+  if (rules_.warn_after <= Seconds{0}) return next;
+  const auto calm = std::find_if(pending_.begin(), pending_.end(), [](const auto& row) { return !row.second.warned; });
+  if (calm == pending_.end()) return next;
+  const auto warning = later(calm->second.since, rules_.warn_after);
+  return next ? std::min(*next, warning) : warning;
+}
+
+bool Negotiator::covered(const Pending& pending) const {
+  if (pending.count == ranks_) return true;
+  return pending.count + joined_count_ >= ranks_ && missing(pending).empty();
+}
+
+std::vector<int> Negotiator::missing(const Pending& pending) const {
+  std::vector<int> ranks;
+  for (int r = 0; r < ranks_; ++r) {
+    const auto i = static_cast<std::size_t>(r);
+    if (!pending.has[i] && !joined_[i]) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+bool Negotiator::settle(Pending& pending) {
+  if (!covered(pending)) {
+    if (left_count_ == 0) return false;
+    for (const int r : missing(pending)) {
+      if (!left_[static_cast<std::size_t>(r)]) continue;
+      refuse(pending, Kind::aborted, fmt::format("rank {} has shut its queue down without submitting '{}'", r, pending.name));
+      return true;
+    }
+    return false;
+  }
+  const auto why_not = pending.count < ranks_ ? objection_to_join(pending.signature) : std::string_view{};
+  if (!pending.problem.empty()) {
+    refuse(pending, Kind::usage, pending.problem);
+  } else if (!why_not.empty()) {
+    std::vector<int> absent;
+    for (int r = 0; r < ranks_; ++r) {
+      if (!pending.has[static_cast<std::size_t>(r)]) absent.push_back(r);
+    }
+    refuse(pending, Kind::usage,
+           fmt::format("{} is not supported with join: {} joined before '{}', and {}; submit it on every rank before any joins",
+                       spoken(pending.signature.verb), ranks_text(absent), pending.name, why_not));
+  } else {
+    ready_.push_back({pending.name, pending.signature});
+  }
+  return true;
+}
+
+void Negotiator::settle_all() {
+  for (auto at = pending_.begin(); at != pending_.end();) {
+    if (!settle(at->second)) {
+      ++at;
+      continue;
+    }
+    by_name_.erase(at->second.name);
+    at = pending_.erase(at);
+  }
+}
+
+void Negotiator::refuse(const Pending& pending, Kind kind, std::string text) {
+  settled_.push_back({.does = Does::refuse, .whom = {{pending.name}}, .kind = kind, .text = std::move(text)});
+}
+
+void Negotiator::look_for_stalls(Clock::time_point now) {
+  if (pending_.empty()) return;
+  const auto oldest = pending_.begin()->second.since;
+  if (rules_.shutdown_after > Seconds{0} && now >= later(oldest, rules_.shutdown_after)) {
+    settled_.push_back(
+        {.does = Does::closed, .kind = Kind::timeout, .text = stall_report(now, rules_.shutdown_after) + "\nThe queue shuts down."});
+    pending_.clear();
+    by_name_.clear();
+    return;
+  }
+  if (rules_.warn_after <= Seconds{0}) return;
+  Verdict stalled{.does = Does::stalled};
+  for (auto& [age, pending] : pending_) {
+    if (now < later(pending.since, rules_.warn_after)) break;
+    if (!pending.warned) stalled.whom.push_back({pending.name});
+    pending.warned = true;
+  }
+  if (stalled.whom.empty()) return;
+  stalled.text = stall_report(now, rules_.warn_after);
+  settled_.push_back(std::move(stalled));
+}
+
+std::string Negotiator::stall_report(Clock::time_point now, Seconds after) const {
+  std::map<int, std::vector<std::string>> waiting_for;
+  for (const auto& [age, pending] : pending_) {
+    if (now < later(pending.since, after)) break;
+    for (const int r : missing(pending)) waiting_for[r].push_back(pending.name);
+  }
+  std::string text = fmt::format(
+      "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks "
+      "for more than {}. Some rank took another path through the program, is slow, or is stuck.\nMissing ranks:",
+      format_seconds(after));
+  for (const auto& [rank, names] : waiting_for) text += fmt::format("\n{}: [{}]", rank, fmt::join(names, ", "));
+  text += "\nLast submitted:";
+  for (int r = 0; r < ranks_; ++r) {
+    const std::string& last = last_[static_cast<std::size_t>(r)];
+    text += fmt::format("\n{}: {}", r, last.empty() ? "nothing yet" : last);
+  }
+  return text;
+}
+
+}  // namespace cohort::queue

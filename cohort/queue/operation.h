@@ -1,0 +1,58 @@
+// An Operation is one asynchronous verb: what to do, under which name, on which memory. A group (several parts) is one unit.
+// Owner: the caller until submit(), then the queue until the handle is done. Threads: values, any.
+// Failure: check() throws Kind::usage for what is wrong here, before any peer hears of it.
+// To add a verb: its rows in check() and in execute.cc.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/base/ids.h"
+#include "cohort/collective/types.h"
+
+namespace cohort::queue {
+
+using collective::Device;
+using collective::Dtype;
+using collective::Op;
+using collective::Piece;
+using collective::Verb;
+
+// One piece of memory of an operation. The memory stays borrowed until the handle is done, whoever dropped it (see Operation::keep).
+struct Part {
+  Piece in;
+  Piece out{.data = nullptr};              // all_reduce and broadcast: no data means in place
+  std::vector<std::int64_t> shape{};       // what mismatches are reported in; empty: [count]
+  std::vector<std::size_t> counts{};       // elements per rank: blocks of the gathering and scattering verbs, what all_to_all sends
+  std::vector<std::size_t> recv_counts{};  // all_to_all: what comes from each rank, where that is known
+};
+
+struct Operation {
+  Verb verb = Verb::barrier;
+  std::string name{};  // unique among the operations in flight on this queue; empty: "<verb>.<n>", counted on each rank
+  std::vector<Part> parts{};
+  Op op = Op::sum;
+  Rank root{};
+  double prescale = 1.0;
+  double postscale = 1.0;
+  // all_gather and all_to_all whose received sizes only the peers know: called on the lane once per part, gives memory for `count`
+  // elements. It must not call back into the queue.
+  std::function<void*(std::size_t part, std::size_t count)> allocate{};
+  std::shared_ptr<void> keep{};  // let go of on the lane thread when the operation is done: what owns the memory above
+};
+
+// What an operation tells beside the bytes it wrote.
+struct Result {
+  std::vector<std::vector<std::size_t>> counts{};  // per part: elements that came from each rank (all_gather, all_to_all)
+  Rank last_joined{};                              // of join()
+};
+
+// Where the result of a part goes.
+inline Piece target(const Part& part) { return part.out.data != nullptr ? part.out : part.in; }
+
+// Throws Kind::usage naming the operation and what is wrong with it, seen from rank `me` of `ranks`.
+void check(const Operation& operation, Rank me, int ranks);
+
+}  // namespace cohort::queue

@@ -1,0 +1,60 @@
+// Asynchronous verbs: submit now, wait or poll later. What overlap in training and the Python package stand on.
+// Two modes. in_order: every rank submits the same operations in the same order; nothing is said about them but the verbs themselves.
+// negotiated: ranks may submit in any order under names; rank 0 says what runs next (see negotiator.h).
+// Owner: the caller; it takes the communicator, whose own verbs are no longer for anyone else. One thread, the lane, per queue.
+// Threads: any, for every method; an operation never completes inside submit().
+// Failure: an operation's own (mismatch, cannot be joined) is thrown by its wait() and leaves the queue usable; anything worse (a lost
+// peer, an abort, a timeout inside a verb) is final: every operation in flight and every later call fails with that root cause.
+// Destruction waits `drain` for what can still finish, then gives up on the rest; handles stay valid and tell the outcome.
+// To add a verb: operation.cc and execute.cc. To add a mode: a Lane.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cohort/collective/communicator.h"
+#include "cohort/queue/operation.h"
+#include "cohort/queue/ticket.h"
+
+namespace cohort::queue {
+
+enum class Mode : std::uint8_t { in_order, negotiated };
+
+// fusion_bytes, cache_names and the stall times matter on rank 0, which decides for all.
+struct QueueOptions {
+  Mode mode = Mode::in_order;
+  std::size_t fusion_bytes = 8_MiB;  // most bytes in one fused all-reduce; 0: no fusion. Above it the copies cost more than they save
+  std::size_t cache_names = 1024;    // names that travel as ids
+  Seconds warn_after{5};             // a name some ranks have not submitted is reported after this; 0: never
+  Seconds shutdown_after{0};         // and ends the queue on every rank after this; 0: never
+  Seconds name_window{0.005};        // an unobserved outcome keeps its name this long
+  Seconds drain{2};                  // how long destruction waits for what is in flight
+  std::function<void(const std::string&)> report{};  // stall reports, on rank 0's lane; empty: the log
+};
+
+class Lane;
+
+class Queue {
+ public:
+  Queue(std::unique_ptr<collective::Communicator> communicator, QueueOptions options = {});
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  Rank rank() const;
+  int size() const;
+
+  Handle submit(Operation operation);  // Kind::usage at once: a bad argument, a name in flight
+  // This rank has no more data for now: it gives zeros to the sums and averages of the others until all ranks have joined.
+  // Negotiated queues only. The result tells who joined last.
+  Handle join();
+  bool poll(const Handle& handle) const;
+  // The outcome, as often as asked. Kind::timeout when the deadline passes first: the operation goes on.
+  Result wait(const Handle& handle, Deadline deadline = {}) const;
+  void abort(const Error& error) noexcept;
+
+ private:
+  std::unique_ptr<Lane> lane_;
+};
+
+}  // namespace cohort::queue

@@ -1,0 +1,128 @@
+#include "cohort/train/job.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "cohort/base/error.h"
+#include "cohort/base/log.h"
+#include "cohort/group/join.h"
+#include "cohort/net/connect.h"
+#include "cohort/net/loopback.h"
+
+namespace cohort {
+namespace {
+
+int cores_of(pid_t process) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return sched_getaffinity(process, sizeof allowed, &allowed) == 0 ? std::max(1, CPU_COUNT(&allowed)) : 1;
+}
+
+// A rank that its launcher has bound (it may use less than its parent) has its share already; one that was not shares what there is.
+int share_of_cores(const group::Place& place) {
+  const int mine = cores_of(0);
+  return mine < cores_of(getppid()) ? mine : std::max(1, mine / place.local_size);
+}
+
+// Who runs without our launcher should see what was made of that; one rank says it for all.
+void announce(const group::Place& place) {
+  if (place.source == "alone") return log_info("a world of one: {}", place.because);
+  const Level level = place.from_cohort() || place.rank != Rank{0} ? Level::debug : Level::info;
+  log_at(level, "rank {} of {} ({} of {} on this host), by the variables of {}: {}", place.rank.value, place.size, place.local_rank,
+         place.local_size, place.source, place.because);
+}
+
+struct Connected {
+  group::Roster roster;
+  std::shared_ptr<net::Mesh> mesh;
+};
+
+Connected connect(const group::Place& place, const JobOptions& options) {
+  if (place.size == 1) {
+    group::Roster alone{place.job, Epoch{}, {{Rank{0}, "", getpid(), "localhost"}}};
+    return {alone, std::move(net::loopback_meshes(1).front())};
+  }
+  group::Joined joined = group::join(place, {.start_timeout = options.start_timeout, .say = {}});
+  net::MeshPlan plan{.job = joined.roster.job,
+                     .epoch = joined.roster.epoch,
+                     .me = place.rank,
+                     .secret = joined.secret,
+                     .addresses = {},
+                     .transport = options.transport,
+                     .congestion = options.congestion};
+  for (const auto& member : joined.roster.members) plan.addresses.push_back(net::Address::parse(member.address));
+  return {joined.roster, net::connect_mesh(std::move(plan), std::move(joined.listener), Deadline::in(options.start_timeout))};
+}
+
+}  // namespace
+
+void fields(JobOptions& o, FieldList& f) {
+  f("transport", o.transport, Words{"auto", "shm", "tcp"},
+    "how ranks reach each other; auto: shared memory where it can be mapped, else tcp");
+  f("congestion", o.congestion, "congestion control of tcp links; auto: cubic where the kernel has it");
+  f("timeout", o.timeout, Range{0.001, 1e9}, "longest wait of an operation before it fails and names the missing ranks");
+  f("start_timeout", o.start_timeout, Range{0.001, 1e9}, "longest wait for the other ranks to join");
+  f("warn_after", o.warn_after, Range{0, 1e9}, "a wait longer than this names whom it waits for in the log");
+  f("log", o.log, Words{"trace", "debug", "info", "warning", "warn", "error", "off"},
+    "what is logged to stderr; unset: what the program chose");
+  f("algorithm", o.algorithm, "all-reduce algorithm for every call; empty: the cheapest for each");
+  f("bits", o.bits, Words{"same", "free"}, "same: only algorithms that give the same bits on any number of hosts and chunks");
+  f("calibration", o.calibration, "file of measured cost constants; empty: the built-in ones");
+  f("threads", o.threads, Range{0, 4096}, "what suggested_threads() answers; 0: this rank's share of the cores");
+}
+
+struct Job::Impl {
+  group::Place place;
+  int threads = 1;
+  group::Roster roster;
+  std::unique_ptr<collective::Communicator> comm;
+};
+
+Job::Job(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Job::Job(Job&&) noexcept = default;
+Job& Job::operator=(Job&&) noexcept = default;
+Job::~Job() = default;
+
+Rank Job::rank() const { return impl_->place.rank; }
+int Job::size() const { return impl_->place.size; }
+int Job::local_rank() const { return impl_->place.local_rank; }
+int Job::local_size() const { return impl_->place.local_size; }
+Epoch Job::epoch() const { return impl_->roster.epoch; }
+collective::Communicator& Job::comm() const { return *impl_->comm; }
+const group::Roster& Job::roster() const { return impl_->roster; }
+const group::Place& Job::place() const { return impl_->place; }
+int Job::suggested_threads() const { return impl_->threads; }
+
+Job init(const group::Place& place, const JobOptions& options) {
+  if (!options.log.empty()) set_log_level(options.log);
+  set_log_rank(place.size > 1 ? place.rank : kNoRank);
+  announce(place);
+  auto impl = std::make_unique<Job::Impl>();
+  impl->place = place;
+  impl->threads = options.threads > 0 ? options.threads : share_of_cores(place);
+  Connected connected = connect(place, options);
+  impl->roster = std::move(connected.roster);
+  log_debug("epoch {}, {} over {}", impl->roster.epoch.value, place.size == 1 ? "alone" : fmt::format("{} ranks", place.size),
+            connected.mesh->transport());
+  impl->comm = collective::open(std::move(connected.mesh), {.timeout = options.timeout,
+                                                            .warn_after = options.warn_after,
+                                                            .algorithm = options.algorithm,
+                                                            .canonical_only = options.bits == "same",
+                                                            .calibration = options.calibration});
+  return Job(std::move(impl));
+}
+
+Job init(JobOptions options) {
+  Config(options).read_environment("COHORT_", [](const char* name) -> const char* {
+    const char* value = std::getenv(name);
+    return value == nullptr || *value == 0 ? nullptr : value;  // VARIABLE= is unset
+  });
+  return init(group::find_place(group::read_environment()), options);
+}
+
+}  // namespace cohort

@@ -1,0 +1,109 @@
+#include "cohort/train/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+#include <span>
+#include <vector>
+
+#include "cohort/base/error.h"
+
+namespace cohort {
+namespace {
+
+using testing::HasSubstr;
+
+int sum_of_ranks(Job& job) {
+  std::vector<std::int32_t> value{job.rank().value + 1};
+  job.comm().all_reduce(collective::piece(std::span(value)), collective::Op::sum, {.name = "test"});
+  return value[0];
+}
+
+long entries(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return std::distance(begin(all), end(all));
+}
+
+TEST(Job, AWorldOfOneWorks) {
+  Job job = init(group::Place{});
+  EXPECT_EQ(job.rank(), Rank{0});
+  EXPECT_EQ(job.size(), 1);
+  EXPECT_EQ(job.roster().size(), 1);
+  EXPECT_EQ(sum_of_ranks(job), 1);
+}
+
+// A foreign launcher's ranks, as threads of this process.
+group::Place place_of(int rank, int size, const std::string& job) {
+  group::Place p;
+  p.source = "torchrun";
+  p.rank = Rank{rank};
+  p.local_rank = rank;
+  p.size = p.local_size = size;
+  p.job = job;
+  return p;
+}
+
+TEST(Job, RanksMeetSumAndLeaveAgainAndAgain) {
+  const std::string name = fmt::format("job-test-{}", getpid());
+  long descriptors = 0, threads = 0;
+  for (int round = 0; round < 10; ++round) {
+    std::vector<std::future<int>> sums;
+    for (int r = 0; r < 3; ++r)
+      sums.push_back(std::async(std::launch::async, [=] {
+        Job job = init(place_of(r, 3, name), {.start_timeout = 20s});
+        EXPECT_EQ(job.rank(), Rank{r});
+        EXPECT_EQ(job.roster().members[2].pid, getpid());
+        return sum_of_ranks(job);
+      }));
+    for (auto& sum : sums) EXPECT_EQ(sum.get(), 6);
+    if (round == 0) descriptors = entries("/proc/self/fd"), threads = entries("/proc/self/task");  // a sanitizer has a thread of its own
+  }
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(entries("/proc/self/task"), threads);
+}
+
+TEST(Job, AMovedJobIsTheSameJob) {
+  Job first = init(group::Place{});
+  Job second = std::move(first);
+  EXPECT_EQ(sum_of_ranks(second), 1);
+  second = init(group::Place{});
+  EXPECT_EQ(sum_of_ranks(second), 1);
+}
+
+TEST(Job, TheEnvironmentWinsOverTheProgramAndIsChecked) {
+  setenv("COHORT_PLACE", "alone", 1);
+  setenv("COHORT_THREADS", "7", 1);
+  EXPECT_EQ(init(JobOptions{.threads = 3}).suggested_threads(), 7);
+  setenv("COHORT_THREADS", "", 1);  // as good as unset
+  EXPECT_EQ(init(JobOptions{.threads = 3}).suggested_threads(), 3);
+  unsetenv("COHORT_THREADS");
+  setenv("COHORT_TRANSPORT", "tpc", 1);
+  try {
+    init();
+    FAIL() << "a transport that does not exist was accepted";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.kind(), Kind::usage);
+    EXPECT_THAT(failure.what(), HasSubstr("COHORT_TRANSPORT"));
+  }
+  unsetenv("COHORT_TRANSPORT");
+  unsetenv("COHORT_PLACE");
+}
+
+TEST(Job, SuggestsAtLeastOneThread) {
+  group::Place crowded;
+  EXPECT_GE(init(crowded).suggested_threads(), 1);
+}
+
+TEST(Job, EveryOptionIsDescribed) {
+  JobOptions options;
+  const Config config(options);
+  EXPECT_THAT(config.help(), HasSubstr("start_timeout"));
+  EXPECT_EQ(config.all().size(), 10u);
+}
+
+}  // namespace
+}  // namespace cohort

@@ -1,0 +1,38 @@
+// A stranger at the door, or a false listener: the first byte says which side we are, the rest is what the other one says. It does not know
+// the secret, so it must never get through, must get no text, and must make us allocate nothing.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "cohort/net/handshake.h"
+
+using namespace cohort;
+using namespace cohort::net;
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* input, std::size_t size) {
+  if (size == 0) return 0;
+  const std::array<std::byte, 32> key{std::byte{1}};
+  const bool dialer = (input[0] & 1) != 0;
+  const std::size_t piece = std::size_t{1} << (input[0] >> 1 & 15);
+  Nonce nonce{};
+  nonce[0] = std::byte{2};
+  Handshake us(dialer ? Handshake::Side::dialer : Handshake::Side::listener, Secret::from_bytes(key),
+               {"fuzz", Epoch{1}, Rank{0}, Role::worker}, {}, nonce);
+  std::size_t said = us.to_send().size();
+  us.sent(said);
+  ConstBytes bytes = std::as_bytes(std::span(input + 1, size - 1));
+  while (!bytes.empty() && !us.space().empty()) {
+    const Bytes space = us.space();
+    const std::size_t n = std::min({piece, bytes.size(), space.size()});
+    std::memcpy(space.data(), bytes.data(), n);
+    us.advance(n);
+    said += us.to_send().size();
+    us.sent(us.to_send().size());
+    bytes = bytes.subspan(n);
+  }
+  if (us.done()) __builtin_trap();
+  // A listener says its opening and nothing more; a dialer its opening and one claim.
+  if (said > Handshake::kOpening + (dialer ? Handshake::kClaim : 0)) __builtin_trap();
+  if (us.failure() && us.failure()->kind != Kind::corrupt) __builtin_trap();
+  return 0;
+}

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Runs the bench as people do and checks what it prints: check.py <cohort> <claim>. Exit status 0 when the claim holds."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+COHORT = sys.argv[1]
+KEYS = {"who", "verb", "algorithm", "ranks", "bytes", "dtype", "median_us", "low_us", "high_us", "repeats", "limit_share"}
+SHORT = ["--rounds", "1", "--seconds", "0.005", "--no-void-check"]
+LIMIT = 150  # seconds for one command
+
+
+def run(*args, status=0, env=None):
+    done = subprocess.run([COHORT, *args], capture_output=True, text=True, timeout=LIMIT, env=env)
+    assert done.returncode == status, f"{args} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}"
+    return done
+
+
+def rows(*args, **how):
+    lines = [json.loads(line) for line in run("bench", *args, *SHORT, "--json", **how).stdout.splitlines()]
+    for line in lines:
+        assert KEYS <= line.keys(), f"missing {KEYS - line.keys()} in {line}"
+        assert line["median_us"] > 0 and line["low_us"] <= line["median_us"] <= line["high_us"], line
+    return lines
+
+
+def rounds():
+    """Every contestant that is here answers every size with the same checksum, ours first, and the memory limit is known."""
+    found = rows("all_reduce", "-n", "2", "--size", "4,256KiB", "--against", "openmpi,openmpi-tuned,gloo")
+    for size in (4, 262144):
+        same = [r for r in found if r["bytes"] == size]
+        assert same and same[0]["who"] == "cohort", same
+        assert len({r["checksum"] for r in same}) == 1, same
+        assert all(r["limit_share"] > 0 for r in same), same
+
+
+def verbs():
+    """Every verb runs, is verified and is reported."""
+    found = rows("all", "-n", "3", "--size", "10KiB", "--buffers", "any")
+    assert len({r["verb"] for r in found}) == 10, found
+    assert [r["limit_share"] for r in found if r["verb"] == "barrier"] == [None], found
+
+
+def algorithms():
+    """Rows can be forced, and the report names them."""
+    names = ["zero_copy", "staged", "ring", "recursive_doubling", "halving_doubling", "tree"]
+    found = rows("all_reduce", "-n", "2", "--size", "64KiB", "--algorithm", ",".join(names))
+    assert [r["algorithm"] for r in found] == names, found
+    refused = run("bench", "all_reduce", "--algorithm", "rign", "--size", "4", *SHORT, status=1).stderr
+    assert "ring" in refused, refused
+
+
+def tcp():
+    """Over sockets, with a congestion control of one's choice."""
+    found = rows("all_reduce", "-n", "2", "--size", "64KiB", "--transport", "tcp", "--congestion", "reno")
+    assert [r["transport"] for r in found] == ["tcp"], found
+
+
+def explain():
+    """What the selector would choose, with the cost of every row."""
+    text = run("bench", "all_reduce", "-n", "2", "--size", "1MiB", "--explain").stdout
+    for row in ("zero_copy", "staged", "ring", "tree", "us"):
+        assert row in text, text
+
+
+def calibrate():
+    """Measured constants go into a file, and the selector reads it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/some/where/k.json"
+        text = run("bench", "--calibrate", "--calibration", path, "--seconds", "0.01").stdout
+        assert path in text, text
+        constants = json.load(open(path))
+        assert len(constants) >= 7 and all(v > 0 for v in constants.values()), constants
+        run("bench", "--explain", "--calibration", path, "--size", "1MiB")
+
+
+def missing():
+    """A contestant that is not here is named and skipped."""
+    env = dict(os.environ, PATH="/nowhere", COHORT_PYTHON="/nowhere/python")
+    env.pop("VIRTUAL_ENV", None)
+    done = run("bench", "all_reduce", "--size", "4", "--against", "openmpi", "--json", *SHORT, env=env)
+    assert "openmpi does not take part: mpirun" in done.stderr, done.stderr
+    assert [json.loads(line)["who"] for line in done.stdout.splitlines()] == ["cohort"], done.stdout
+
+
+def alive(marker):
+    """Processes whose command line carries the marker, zombies left out."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")
+        except OSError:
+            continue
+        if marker.encode() in words and int(pid) != os.getpid():
+            found.append(int(pid))
+    return found
+
+
+def interrupted():
+    """A killed bench leaves no rank behind."""
+    marker = f"0.{os.getpid()}1"  # a --seconds nobody else uses, without a last zero; it is on every rank's command line
+    bench = subprocess.Popen([COHORT, "bench", "--size", "4,1MiB", "--rounds", "1000", "--seconds", marker, "--json"], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 20
+        while len(alive(marker)) < 3:  # the bench, and ranks
+            assert time.monotonic() < deadline, "no rank was started"
+            time.sleep(0.02)
+    finally:
+        bench.send_signal(signal.SIGKILL)
+        bench.wait()
+    deadline = time.monotonic() + 5
+    while alive(marker):
+        assert time.monotonic() < deadline, f"left behind: {alive(marker)}"
+        time.sleep(0.02)
+
+
+def demo():
+    """The demo ends with a table, words, and two files."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = run("demo", "--out", folder, "--rounds", "1", "--seconds", "0.01").stdout
+        assert "all_reduce" in text and "What the numbers mean" in text, text
+        assert open(f"{folder}/bandwidth.svg").read().startswith("<svg")
+        lines = [json.loads(line) for line in open(f"{folder}/results.jsonl")]
+        assert {r["verb"] for r in lines} >= {"all_reduce", "barrier"}, lines
+
+
+def doctor():
+    """The doctor finds this machine fit, in words and in JSON."""
+    assert "failures" in run("doctor").stdout
+    findings = [json.loads(line) for line in run("doctor", "--json").stdout.splitlines()]
+    assert all({"level", "topic", "text", "advice"} == f.keys() for f in findings), findings
+    assert not [f for f in findings if f["level"] == "FAIL"], findings
+    assert "[X] shared memory" in run("doctor", "--check-build").stdout
+    assert "did you mean" in run("bench", "al_reduce", status=2).stderr
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[2]]()

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Runs the commands of a document: check.py <source folder> <folder of programs> <page>. Exit status 0 when all of them work."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+SOURCE, PROGRAMS, PAGE = sys.argv[1:4]
+SHORT = " --rounds 1 --seconds 0.005 --no-void-check"  # what a reader waits for, a test need not
+
+
+def commands(text):
+    kind = None  # of the block we are in: "" and "sh" hold commands
+    for line in text.splitlines():
+        if line.startswith("```"):
+            kind = None if kind is not None else line[3:].strip()
+            continue
+        line = re.sub(r"\s+# .*", "", line).strip()
+        if kind in ("", "sh") and re.match(r"(cohort|make) ", line):
+            yield line
+
+
+def work(command, folder, env):
+    if command.startswith("make "):
+        target = command.split()[1]
+        assert re.search(rf"^{target}:", open(f"{SOURCE}/Makefile").read(), re.M), f"no target for: {command}"
+        return
+    if command.startswith("cohort bench"):
+        command += SHORT
+    done = subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+
+
+def main():
+    found = list(commands(open(f"{SOURCE}/{PAGE}").read()))
+    assert found, f"{PAGE} has no command; is its mark-up still understood here?"
+    env = dict(os.environ, PATH=f"{PROGRAMS}:{os.environ['PATH']}")
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/train", "w") as train:
+            train.write("#!/bin/sh\ntest -n \"$RANK\" && test -n \"$HOROVOD_RANK\" && echo trained\n")
+        os.chmod(f"{folder}/train", 0o755)
+        with open(f"{folder}/train.py", "w") as train:
+            train.write("import os\nassert os.environ['WORLD_SIZE'] == '2'\n")
+        for command in found:
+            work(command, folder, env)
+            print("works:", command)
+
+
+main()

@@ -1,0 +1,193 @@
+// Ranks that meet: under our launcher and under everybody else's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+#include <memory>
+
+#include "cohort/base/file.h"
+#include "support.h"
+
+namespace cohort::launch {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string kRank = LAUNCH_RANK;
+
+TEST(MeetingProcess, RanksOfOurLauncherSumTogether) {
+  const auto r = cohort_run({"-n", "4", kRank, "hello"}, {{"COHORT_LOG", "debug"}});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(lines_of(r.out).size(), 4u);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string here = std::to_string(rank);
+    EXPECT_THAT(r.out,
+                HasSubstr("[" + here + "] rank " + here + " of 4, local " + here + " of 4, sum 10, place cohort, transport shm, epoch 0"));
+  }
+  EXPECT_THAT(r.err, HasSubstr("by the variables of cohort: COHORT_RANK=2 COHORT_SIZE=4"));
+}
+
+TEST(MeetingProcess, TheTransportCanBeChosenAndAWrongWordIsRefused) {
+  const auto r = cohort_run({"-n", "2", kRank, "hello"}, {{"COHORT_TRANSPORT", "tcp"}});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("transport tcp"));
+  const auto wrong = cohort_run({"-n", "1", kRank, "hello"}, {{"COHORT_TRANSPORT", "tpc"}});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("COHORT_TRANSPORT"));
+}
+
+TEST(MeetingProcess, NothingSetIsAWorldOfOne) {
+  const auto r = run({kRank, "hello"}, {{"COHORT_LOG", "info"}});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("rank 0 of 1, local 0 of 1, sum 1, place alone"));
+  EXPECT_THAT(r.err, HasSubstr("a world of one: no launcher's variables are set"));
+}
+
+TEST(MeetingProcess, AMissingRankIsNamedWithinFiveSecondsHereAndThere) {
+  Started job(cohort_run_words({"-n", "4", kRank, "late", "3"}));
+  const auto begin = Clock::now();
+  EXPECT_TRUE(job.wait_for_text("cohort run: waiting for rank 3 of 4", stretched(5s))) << job.err();
+  for (const char* rank : {"rank 0", "rank 1", "rank 2"})
+    EXPECT_TRUE(job.wait_for_text(std::string(rank) + " warning: waiting for rank 3 of 4", stretched(5s))) << job.err();
+  EXPECT_LT(Clock::now() - begin, stretched(5s));
+}
+
+TEST(MeetingProcess, AStartThatTakesTooLongNamesTheMissing) {
+  const auto r = cohort_run({"-n", "2", "--start-timeout", "1s", kRank, "late", "1"});
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.err, HasSubstr("[0] rendezvous: rank 1 of 2 has not joined within 1 s"));
+  EXPECT_THAT(r.err, HasSubstr("rank 0 failed first: exit status 1"));
+}
+
+TEST(MeetingProcess, ARankThatEndsBeforeJoiningIsTheCauseAndNotAWait) {
+  const auto r = cohort_run({"-n", "3", "--grace", "1.5s", kRank, "quit", "1"});
+  EXPECT_EQ(r.code, 5);
+  EXPECT_LT(r.took, stretched(3s));
+  EXPECT_THAT(r.err, HasSubstr("rank 1 failed first: exit status 5"));
+}
+
+TEST(MeetingProcess, AKilledRankIsTheOneThatIsBlamed) {
+  const auto r = cohort_run({"-n", "3", kRank, "lost", "1"});
+  EXPECT_EQ(r.code, 128 + SIGKILL);
+  EXPECT_LT(r.took, stretched(4s));
+  EXPECT_THAT(r.err, HasSubstr("rank 1 failed first: killed by SIGKILL"));
+}
+
+TEST(MeetingProcess, AHundredStartsAndStopsLeakNothing) {
+  const auto r = cohort_run({"-n", "2", kRank, "cycles", "100"});
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_THAT(r.out, HasSubstr("epoch 99"));
+}
+
+TEST(MeetingProcess, SignalsDoNotDisturbStartsAndStops) {
+  const auto r = cohort_run({"-n", "3", kRank, "rain", "30"});
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_EQ(cohort_run({"-n", "2", kRank, "rain", "10"}, {{"COHORT_TRANSPORT", "tcp"}}).code, 0);
+}
+
+TEST(MeetingProcess, TheSecretIsNeverOnTheCommandLineOrInTheEnvironment) {
+  Started job(
+      cohort_run_words({"-n", "1", "-v", "sh", "-c", "od -An -tx1 $COHORT_SECRET_FILE | tr -d ' \\n'; echo; env; exec sleep 1000"}));
+  ASSERT_TRUE(job.wait_for_text("WORLD_SIZE", 20s));
+  const std::string secret = lines_of(job.out()).at(0).substr(4);
+  ASSERT_EQ(secret.size(), 64u);
+  const std::string rest = job.out().substr(job.out().find('\n')) + job.err();
+  EXPECT_THAT(rest, Not(HasSubstr(secret)));
+}
+
+// Two ranks by hand, as a foreign launcher starts them.
+std::vector<Ended> start_two(const std::function<Variables(int)>& variables, const Words& how = {"hello"}) {
+  std::vector<std::unique_ptr<Started>> ranks;
+  Words words{kRank};
+  words.insert(words.end(), how.begin(), how.end());
+  for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<Started>(words, variables(r)));
+  std::vector<Ended> ended;
+  for (auto& rank : ranks) ended.push_back(rank->wait());
+  return ended;
+}
+
+TEST(MeetingProcess, StartedByOthersAHundredStartsAndStopsLeakNothing) {
+  const std::string id = "cycles-" + std::to_string(getpid());
+  const auto by_hand = [&](int r) {
+    return Variables{{"RANK", std::to_string(r)}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}, {"COHORT_JOB", id}};
+  };
+  for (const auto& rank : start_two(by_hand, {"cycles", "100"})) EXPECT_EQ(rank.code, 0) << rank.out << rank.err;
+}
+
+TEST(MeetingProcess, StartedBySlurmTheyFindEachOther) {
+  const std::string id = std::to_string(getpid());
+  const auto ranks = start_two([&](int r) {
+    return Variables{{"SLURM_PROCID", std::to_string(r)},
+                     {"SLURM_NTASKS", "2"},
+                     {"SLURM_LOCALID", std::to_string(r)},
+                     {"SLURM_NODEID", "0"},
+                     {"SLURM_JOB_ID", id},
+                     {"SLURM_STEP_ID", "0"},
+                     {"SLURM_STEP_TASKS_PER_NODE", "2"},
+                     {"COHORT_LOG", "info"}};
+  });
+  EXPECT_THAT(ranks[0].out, HasSubstr("rank 0 of 2, local 0 of 2, sum 3, place slurm")) << ranks[0].err;
+  EXPECT_THAT(ranks[1].out, HasSubstr("rank 1 of 2, local 1 of 2, sum 3, place slurm")) << ranks[1].err;
+  EXPECT_THAT(ranks[0].err, HasSubstr("by the variables of slurm: SLURM_PROCID=0"));
+}
+
+TEST(MeetingProcess, OnSeveralHostsASecretIsDemandedAndThenEnough) {
+  const TempDir folder("launch");
+  write_file_atomically(folder.file("secret"), std::string(64, 'a'), 0600);
+  const auto several = [&](int r) {
+    return Variables{
+        {"RANK", std::to_string(r)}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}, {"COHORT_START_TIMEOUT", "20"}};
+  };
+  const auto refused = run({kRank, "hello"}, several(0));
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("COHORT_SECRET_FILE"));
+  const std::string port = std::to_string(20000 + getpid() % 10000);
+  const auto ranks = start_two([&](int r) {
+    Variables v = several(r);
+    v["COHORT_SECRET_FILE"] = folder.file("secret");
+    v["COHORT_RENDEZVOUS"] = "127.0.0.1:" + port;
+    return v;
+  });
+  EXPECT_THAT(ranks[1].out, HasSubstr("rank 1 of 2, local 0 of 1, sum 3")) << ranks[1].err;
+}
+
+#ifdef LAUNCH_MPIRUN
+TEST(MeetingProcess, StartedByMpirunTheyFindEachOther) {
+  // isolated: one host, so mpirun need not look for ssh.
+  const auto r = run({LAUNCH_MPIRUN, "--allow-run-as-root", "--oversubscribe", "--mca", "plm", "isolated", "-n", "2", kRank, "hello"},
+                     {{"COHORT_LOG", "info"}});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(sorted_lines_of(r.out), ElementsAre(HasSubstr("rank 0 of 2, local 0 of 2, sum 3, place openmpi"), HasSubstr("rank 1 of 2")));
+  EXPECT_THAT(r.err, HasSubstr("by the variables of openmpi: OMPI_COMM_WORLD_RANK=0"));
+}
+#endif
+
+#ifdef LAUNCH_PYTHON
+TEST(MeetingProcess, StartedByTorchrunTheyFindEachOther) {
+  const auto r = run({LAUNCH_PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", kRank, "hello"},
+                     {{"COHORT_LOG", "info"}});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(sorted_lines_of(r.out), ElementsAre(HasSubstr("rank 0 of 2, local 0 of 2, sum 3, place torchrun"), HasSubstr("rank 1 of 2")));
+  EXPECT_THAT(r.err, HasSubstr("by the variables of torchrun: RANK=0 WORLD_SIZE=2"));
+}
+
+TEST(MeetingProcess, TorchsOwnProcessGroupRunsUnderOurLauncher) {
+  const TempDir folder("launch");
+  write_file_atomically(folder.file("train.py"),
+                        "import torch, torch.distributed as d\n"
+                        "d.init_process_group('gloo')\n"
+                        "x = torch.ones(1) * (d.get_rank() + 1)\n"
+                        "d.all_reduce(x)\n"
+                        "print('torch sum', int(x))\n"
+                        "d.destroy_process_group()\n");
+  const auto r = cohort_run({"-n", "2", folder.file("train.py")}, {{"PYTHON_EXEC", LAUNCH_PYTHON}});
+  EXPECT_THAT(sorted_lines_of(r.out), ElementsAre("[0] torch sum 3", "[1] torch sum 3")) << r.err;
+}
+#endif
+
+}  // namespace
+}  // namespace cohort::launch

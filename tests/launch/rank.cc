@@ -1,0 +1,107 @@
+// What the launch tests start: one rank, told by its first argument how to behave.
+#include <sys/time.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cohort/train/job.h"
+
+namespace {
+
+int rank_here() { return std::atoi(std::getenv("COHORT_RANK")); }
+
+int sum_of_ranks(cohort::Job& job) {
+  std::vector<std::int32_t> value{job.rank().value + 1};
+  job.comm().all_reduce(cohort::collective::piece(std::span(value)), cohort::collective::Op::sum, {.name = "test"});
+  return value[0];
+}
+
+int hello() {
+  cohort::Job job = cohort::init();
+  const int sum = sum_of_ranks(job);
+  std::printf("rank %d of %d, local %d of %d, sum %d, place %s, transport %s, epoch %u\n", job.rank().value, job.size(), job.local_rank(),
+              job.local_size(), sum, job.place().source.c_str(), std::string(job.comm().transport()).c_str(), job.epoch().value);
+  return sum == job.size() * (job.size() + 1) / 2 ? 0 : 1;
+}
+
+// What a process may leak without noticing.
+struct Belongings {
+  long descriptors, threads, mappings;
+};
+
+long entries(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return std::distance(begin(all), end(all));
+}
+
+Belongings belongings() {
+  std::ifstream maps("/proc/self/maps");
+  long shared = 0;
+  for (std::string line; std::getline(maps, line);) shared += line.find("memfd:") != line.npos ? 1 : 0;
+  return {entries("/proc/self/fd"), entries("/proc/self/task"), shared};
+}
+
+int cycles(int count) {
+  Belongings first{};
+  for (int i = 0; i < count; ++i) {
+    cohort::Job job = cohort::init();
+    if (sum_of_ranks(job) != job.size() * (job.size() + 1) / 2) return 3;
+    job.comm().barrier();
+    if (i == 1) first = belongings();
+    if (i != count - 1) continue;
+    const Belongings last = belongings();
+    std::printf("descriptors %ld to %ld, threads %ld to %ld, shared mappings %ld to %ld, epoch %u\n", first.descriptors, last.descriptors,
+                first.threads, last.threads, first.mappings, last.mappings, job.epoch().value);
+    if (last.descriptors > first.descriptors || last.threads > first.threads || last.mappings > first.mappings) return 4;
+  }
+  return 0;
+}
+
+// Signals rain on every system call, and none of them restarts by itself.
+void start_rain() {
+  struct sigaction drop {};
+  drop.sa_handler = [](int) {};
+  sigaction(SIGALRM, &drop, nullptr);
+  const itimerval every_millisecond{{0, 1000}, {0, 1000}};
+  setitimer(ITIMER_REAL, &every_millisecond, nullptr);
+}
+
+[[noreturn]] void sleep_until_killed() {
+  while (true) pause();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const std::string how = argc > 1 ? argv[1] : "hello";
+  const int number = argc > 2 ? std::atoi(argv[2]) : 0;
+  if (how == "hello") return hello();
+  if (how == "cycles") return cycles(number);
+  if (how == "rain") return start_rain(), cycles(number);
+  if (how == "late" && rank_here() == number) sleep_until_killed();
+  if (how == "late") return hello();
+  if (how == "quit" && rank_here() == number) return 5;
+  if (how == "quit") return hello();
+  if (how == "lost") {  // the given rank kills itself between two operations; the others are in the second one
+    cohort::Job job = cohort::init();
+    sum_of_ranks(job);
+    if (job.rank().value == number) raise(SIGKILL);
+    sum_of_ranks(job);
+    return 0;
+  }
+  std::fprintf(stderr, "rank: what is '%s'?\n", how.c_str());
+  return 2;
+} catch (const std::exception& failure) {
+  std::fprintf(stderr, "%s\n", failure.what());
+  return 1;
+}

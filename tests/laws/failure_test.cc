@@ -1,0 +1,119 @@
+// No call waits for ever: deadlines, departures and aborts end every wait with an error that names who and what, and failure is sticky.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cohort/collective/ranks.h"
+#include "cohort/net/tcp.h"
+
+namespace cohort::collective {
+namespace {
+
+using ::testing::HasSubstr;
+
+Error failure_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Failure& failure) {
+    return failure.error();
+  }
+  ADD_FAILURE() << "nothing failed";
+  return {};
+}
+
+class FailureLaws : public ::testing::TestWithParam<std::string> {
+ protected:
+  static void run(int ranks, const std::function<void(Communicator&)>& body) {
+    const MakeMeshes tcp = [](int n) { return net::tcp_meshes(n); };
+    run_ranks(ranks, body, {}, GetParam() == "tcp" ? tcp : nullptr);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(On, FailureLaws, ::testing::Values("shared", "tcp"), [](const auto& given) { return given.param; });
+
+}  // namespace
+
+TEST_P(FailureLaws, AMissingRankIsNamedWhenTheDeadlinePasses) {
+  run(3, [](Communicator& comm) {
+    if (comm.rank().value == 2) return;  // it leaves after the others gave up, or before: both are errors that name it
+    std::vector<float> values(100'000, 1.0F);
+    const auto error =
+        failure_of([&] { comm.all_reduce(piece(std::span(values)), Op::sum, {.name = "grad", .deadline = Deadline::in(300ms)}); });
+    EXPECT_TRUE(error.kind == Kind::timeout || error.kind == Kind::peer_lost || error.kind == Kind::aborted) << error.what;
+    EXPECT_THAT(error.what, HasSubstr("all_reduce 'grad'"));
+    EXPECT_THAT(error.what, HasSubstr("rank 2"));
+  });
+}
+
+TEST_P(FailureLaws, ADepartedRankFailsEveryVerbOfTheOthersAndTheFailureStays) {
+  run(3, [](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank().value == 1) return;
+    std::vector<float> values(1000, 1.0F);
+    const auto first = failure_of([&] { comm.all_reduce(piece(std::span(values)), Op::sum); });
+    EXPECT_TRUE(first.kind == Kind::peer_lost || first.kind == Kind::aborted) << first.what;
+    EXPECT_THAT(first.what, HasSubstr("rank 1"));
+    const auto second = failure_of([&] { comm.barrier(); });
+    EXPECT_THAT(second.what, HasSubstr("rank 1")) << "the root cause is kept";
+  });
+}
+
+TEST_P(FailureLaws, AbortFromAnotherThreadEndsAVerbOnAllRanks) {
+  run(3, [](Communicator& comm) {
+    std::jthread killer;
+    if (comm.rank().value == 0) killer = std::jthread([&] { comm.abort({Kind::aborted, "the user pressed stop", Rank{0}}); });
+    std::vector<float> values(10, 1.0F);
+    const auto error = failure_of([&] {
+      for (;;) {
+        if (comm.rank().value == 2) comm.recv(piece(std::span(values)), Rank{1}, 5);  // nobody sends
+        comm.all_reduce(piece(std::span(values)), Op::sum);
+      }
+    });
+    EXPECT_THAT(error.what, HasSubstr("the user pressed stop"));
+  });
+}
+
+TEST(TwoThreads, InOneCommunicatorAreRefusedNotMixed) {
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<float> values(4, 1.0F);
+    if (comm.rank().value == 1) {
+      comm.recv(piece(std::span(values)), Rank{0}, 1);  // until rank 0 has seen its second thread refused
+      return comm.all_reduce(piece(std::span(values)), Op::sum, {.name = "first"});
+    }
+    std::atomic<int> refused{0};
+    const auto attempt = [&] {  // one of the two is inside until rank 1 comes, and rank 1 comes when the other was refused
+      std::vector<float> mine(4, 1.0F);
+      try {
+        comm.all_reduce(piece(std::span(mine)), Op::sum, {.name = "first"});
+      } catch (const Failure& failure) {
+        EXPECT_THAT(failure.what(), HasSubstr("another thread"));
+        ++refused;
+        comm.send(piece(std::span(mine)), Rank{1}, 1);
+      }
+    };
+    std::jthread other(attempt);
+    attempt();
+    other.join();
+    EXPECT_EQ(refused, 1);
+  });
+}
+
+TEST_P(FailureLaws, CommunicatorsRunSideBySideOnSeveralThreads) {
+  run(4, [](Communicator& comm) {
+    constexpr int kLanes = 3;
+    std::vector<std::unique_ptr<Communicator>> lanes;
+    for (int lane = 0; lane < kLanes; ++lane) lanes.push_back(comm.split(0));
+    std::vector<std::jthread> threads;
+    for (int lane = 0; lane < kLanes; ++lane)
+      threads.emplace_back([&, lane] {
+        auto& mine = *lanes[static_cast<std::size_t>(lane)];
+        for (int i = 1; i <= 50; ++i) {
+          std::vector<float> values(static_cast<std::size_t>(i * 997 * (lane + 1)), static_cast<float>(lane + 1));
+          mine.all_reduce(piece(std::span(values)), Op::sum);
+          ASSERT_EQ(values.back(), 4.0F * static_cast<float>(lane + 1));
+        }
+      });
+    threads.clear();
+    comm.barrier();
+  });
+}
+
+}  // namespace cohort::collective
