@@ -17,7 +17,6 @@ namespace {
 
 using collective::Communicator;
 using collective::Op;
-using collective::Piece;
 
 void slowest(Communicator& world, double* values, std::size_t n) { world.all_reduce({values, n, collective::Dtype::f64}, Op::max); }
 
