@@ -15,8 +15,7 @@
 
 namespace cohort::collective {
 
-inline constexpr std::size_t kStageBytes =
-    512_KiB;  // per rank and buffer: three of them fit the second-level caches of two cores; bench/sweep
+inline constexpr std::size_t kStageBytes = 512_KiB;  // per rank and buffer; figures for chunks in all_reduce/staged.cc
 
 class Board {
  public:

@@ -18,7 +18,8 @@ struct Shape {
   bool in_place = false;  // and every buffer came from allocate()
 };
 
-// Rates in bytes per second, latencies in seconds. The defaults were measured on a 2-core server; docs/bench.md#calibration.
+// Rates in bytes per second, latencies in seconds. The defaults are rough values for a 2-core server: `cohort bench --calibrate` measures
+// the real ones.
 struct Calibration {
   double sync_s = 0.4e-6;     // one step on the board, a core for every rank
   double crowded_s = 2.0e-6;  // the same per rank when ranks share cores

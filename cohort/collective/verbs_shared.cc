@@ -9,7 +9,7 @@
 namespace cohort::collective::shared {
 namespace {
 
-// Below this a copy through the stage is cheaper than the second synchronisation that reading in place needs.
+// Below this the second synchronisation that reading in place needs is assumed to cost more than a copy; not tuned.
 constexpr std::size_t kInPlaceBytes = 64_KiB;
 
 // fill(round, stage), drain(round). The first round rides with the opening.

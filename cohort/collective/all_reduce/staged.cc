@@ -1,6 +1,6 @@
 // Staged shared memory: for buffers anywhere. Per chunk, rank r copies the slices the others reduce onto its stage; everybody reduces its
 // own slice (own part from the buffer, theirs from the stages) into its buffer and onto its own stage, and copies the other slices out.
-// Bytes per rank and byte of data: about 2 read, 2 written, half of it in cache. One synchronisation per chunk, and one.
+// Bytes per rank and byte of data: about 2 read, 2 written. Stages are written around the cache. One synchronisation per chunk, and one.
 // Up to kEagerBytes everybody stages everything and sums everything after a single synchronisation.
 #include "cohort/collective/staged.h"
 
@@ -14,7 +14,8 @@
 namespace cohort::collective {
 namespace {
 
-constexpr std::size_t kChunkBytes = kStageBytes;  // long runs suit stores that bypass the cache; 128 and 256 KiB were 5-25 % slower
+constexpr std::size_t kChunkBytes =
+    kStageBytes;  // long runs suit stores that bypass the cache; 128 and 256 KiB were no faster, up to 25 % slower
 
 std::size_t chunk_count(Piece data) { return kChunkBytes / size_of(data.dtype); }
 
@@ -111,6 +112,6 @@ void sum_eager(Peers& peers, Piece data, const Reduction& how) {
 }
 
 extern const AllReduce row_staged{
-    .name = "staged", .about = "shared memory, any buffers, through stages in cache", .canonical = true, .cost = cost, .run = run};
+    .name = "staged", .about = "shared memory, any buffers, through stages", .canonical = true, .cost = cost, .run = run};
 
 }  // namespace cohort::collective
