@@ -26,6 +26,8 @@ struct Tag {
   constexpr auto operator<=>(const Tag&) const = default;
 };
 
+inline constexpr std::uint32_t kCollectiveTags = 1u << 31;  // numbers from here on are the collectives'; below, the callers' own
+
 // All tags of one channel with first <= number <= last.
 struct TagRange {
   std::uint32_t channel = 0;

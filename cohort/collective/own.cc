@@ -105,7 +105,10 @@ void Own::verb(Fingerprint print, const Call& call, Body body) {
 
 Region Own::allocate(std::size_t bytes, Device device) {
   if (device != Device::cpu) throw_failure(Kind::usage, "allocate: the own engine has CPU memory only");
-  return peers_.arena()->allocate(bytes);
+  if (peers_.mesh().shares_memory()) return peers_.arena()->allocate(bytes);
+  auto pages = huge_pages(bytes);  // no peer can read it in place, but the kernel will
+  void* const data = pages.get();
+  return Region{std::move(pages), data, bytes};
 }
 
 Reduction Own::reduction(Dtype dtype, Op op, const Call& call) const {

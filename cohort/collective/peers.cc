@@ -7,8 +7,7 @@
 namespace cohort::collective {
 namespace {
 
-constexpr Seconds kLookAround{0.1};                  // how often a wait on one peer looks whether another was lost
-constexpr std::uint32_t kCollectiveTags = 1u << 31;  // numbers below are the callers' own point-to-point tags
+constexpr Seconds kLookAround{0.1};  // how often a wait on one peer looks whether another was lost
 
 // Both ends of the order of digests, with who holds them. Spreading minimum and maximum tells everybody whether all are equal.
 struct Extremes {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "cohort/base/pages.h"
 #include "cohort/collective/arena.h"
 #include "cohort/collective/board.h"
 #include "cohort/collective/fingerprint.h"
@@ -63,8 +64,11 @@ class Peers {
 
   // Memory of at least that many bytes for the running operation; kept for the next one, so that its pages are faulted in once.
   std::byte* scratch(std::size_t bytes) {
-    if (scratch_.size() < bytes) scratch_.resize(bytes);
-    return scratch_.data();
+    if (scratch_bytes_ < bytes) {
+      scratch_ = huge_pages(bytes);
+      scratch_bytes_ = bytes;
+    }
+    return static_cast<std::byte*>(scratch_.get());
   }
 
   // --- failure
@@ -87,7 +91,8 @@ class Peers {
   Fingerprint print_;  // owned by the thread that runs the verb
   std::optional<Deadline> deadline_;
   Seconds timeout_{};
-  std::vector<std::byte> scratch_;
+  std::shared_ptr<void> scratch_;
+  std::size_t scratch_bytes_ = 0;
 
   mutable std::mutex mutex_;
   std::optional<Error> error_;  // guarded by mutex_

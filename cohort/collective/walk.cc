@@ -26,49 +26,95 @@ void reduce_into(Piece mine, void* theirs, const Reduction& how, Arrival arrival
   kernels().reduce({how.dtype, how.op, 1.0, 1.0}, sources, {&target, 1}, mine.count);
 }
 
-// Carries out one Step. Segment i + 1 is being received while segment i is reduced; what we send is out before we change it.
-class Carrier {
- public:
-  Carrier(Peers& peers, Piece data, const Reduction& how)
-      : peers_(peers), data_(data), how_(how), each_(std::max<std::size_t>(1, kSegmentBytes / size_of(data.dtype))) {}
+// One segment on its way to us. The executor posts a few ahead of the one it waits for, also across steps, so that messages find their
+// place waiting for them: what comes unasked is copied twice.
+struct Arriving {
+  int from = -1;
+  Range range;
+  Arrival arrival = Arrival::copy;
+  std::size_t step = 0, index = 0;  // the index-th segment of that step
+};
 
-  void carry(const Step& step) {
-    const std::size_t sends = step.to < 0 ? 0 : segments(step.send);
-    const std::size_t recvs = step.from < 0 ? 0 : segments(step.recv);
-    std::deque<net::Pending> incoming;
-    std::deque<net::Pending> outgoing;
-    for (std::size_t i = 0; i < std::min<std::size_t>(2, recvs); ++i) incoming.push_back(receive(step, i));
-    for (std::size_t i = 0; i < sends; ++i) outgoing.push_back(peers_.send(step.to, bytes_in(data_, segment_of(step.send, i, each_))));
-    for (std::size_t i = 0; i < recvs; ++i) {
-      finish_front(incoming);
-      if (step.arrival != Arrival::copy) {
-        if (!outgoing.empty()) finish_front(outgoing);  // same place in both directions: gone before it is overwritten
-        const Range segment = segment_of(step.recv, i, each_);
-        reduce_into(data_.part(segment.first, segment.size()), scratch(i), how_, step.arrival);
+class Executor {
+ public:
+  Executor(Peers& peers, Piece data, const Reduction& how, const Plan& plan)
+      : peers_(peers), data_(data), how_(how), plan_(plan), each_(std::max<std::size_t>(1, kSegmentBytes / size_of(data.dtype))) {
+    for (std::size_t s = 0; s < plan.size(); ++s)
+      for (std::size_t i = 0; plan[s].from >= 0 && i < segments(plan[s].recv); ++i)
+        arriving_.push_back({plan[s].from, segment_of(plan[s].recv, i, each_), plan[s].arrival, s, i});
+  }
+
+  void run() {
+    std::size_t at = 0;
+    for (std::size_t s = 0; s < plan_.size(); ++s) {
+      std::size_t sent = 0;
+      for (; at < arriving_.size() && arriving_[at].step == s; ++at) {
+        post_ahead(at);
+        while (sent < arriving_[at].index + kAhead && sent < sends(s)) send(plan_[s], sent++);
+        take(at);
       }
-      if (i + 2 < recvs) incoming.push_back(receive(step, i + 2));
+      while (sent < sends(s)) send(plan_[s], sent++);
     }
-    while (!outgoing.empty()) finish_front(outgoing);
+    for (auto& out : outgoing_) peers_.finish(out.pending);
   }
 
  private:
-  std::size_t segments(Range range) const { return range.size() == 0 ? 0 : (range.size() + each_ - 1) / each_; }
-  std::byte* scratch(std::size_t i) { return peers_.scratch(2 * kSegmentBytes) + i % 2 * kSegmentBytes; }
-  net::Pending receive(const Step& step, std::size_t i) {
-    const Range segment = segment_of(step.recv, i, each_);
-    const Piece part = data_.part(segment.first, segment.size());
-    auto* const to = step.arrival == Arrival::copy ? static_cast<std::byte*>(part.data) : scratch(i);
-    return peers_.recv(step.from, {to, part.bytes()});
+  static constexpr std::size_t kAhead = 4;  // segments
+  struct Outgoing {
+    Range range;
+    net::Pending pending;
+  };
+
+  static bool overlap(Range a, Range b) { return a.first < b.last && b.first < a.last; }
+  std::size_t segments(Range range) const { return (range.size() + each_ - 1) / each_; }
+  std::size_t sends(std::size_t step) const { return plan_[step].to < 0 ? 0 : segments(plan_[step].send); }
+  std::byte* scratch(std::size_t i) { return peers_.scratch(kAhead * kSegmentBytes) + i % kAhead * kSegmentBytes; }
+
+  void send(const Step& step, std::size_t index) {
+    const Range range = segment_of(step.send, index, each_);
+    outgoing_.push_back({range, peers_.send(step.to, bytes_in(data_, range))});
   }
-  void finish_front(std::deque<net::Pending>& queue) {
-    peers_.finish(queue.front());
-    queue.pop_front();
+
+  // A segment that is copied into place is posted ahead of its step only when nothing before it reads or writes that place.
+  bool may_post(std::size_t i, std::size_t at) const {
+    const Arriving& a = arriving_[i];
+    if (a.arrival != Arrival::copy || a.step == arriving_[at].step) return true;
+    for (const Outgoing& out : outgoing_)
+      if (overlap(out.range, a.range)) return false;
+    for (std::size_t s = arriving_[at].step; s < a.step; ++s)
+      if ((plan_[s].to >= 0 && overlap(plan_[s].send, a.range)) || (plan_[s].from >= 0 && overlap(plan_[s].recv, a.range))) return false;
+    return true;
+  }
+
+  void post_ahead(std::size_t at) {
+    while (posted_ < std::min(arriving_.size(), at + kAhead) && (posted_ == at || may_post(posted_, at))) {
+      const Arriving& a = arriving_[posted_];
+      const Piece part = data_.part(a.range.first, a.range.size());
+      auto* const to = a.arrival == Arrival::copy ? static_cast<std::byte*>(part.data) : scratch(posted_);
+      incoming_.push_back(peers_.recv(a.from, {to, part.bytes()}));
+      ++posted_;
+    }
+  }
+
+  // Waits for a segment and reduces it; what we send of that place is out before we change it.
+  void take(std::size_t at) {
+    const Arriving& a = arriving_[at];
+    peers_.finish(incoming_.front());
+    incoming_.pop_front();
+    if (a.arrival == Arrival::copy) return;
+    std::erase_if(outgoing_, [&](Outgoing& out) { return overlap(out.range, a.range) && (peers_.finish(out.pending), true); });
+    reduce_into(data_.part(a.range.first, a.range.size()), scratch(at), how_, a.arrival);
   }
 
   Peers& peers_;
   const Piece data_;
   const Reduction& how_;
+  const Plan& plan_;
   const std::size_t each_;
+  std::vector<Arriving> arriving_;  // every segment, in plan order
+  std::deque<net::Pending> incoming_;
+  std::size_t posted_ = 0;
+  std::vector<Outgoing> outgoing_;
 };
 
 }  // namespace
@@ -82,8 +128,7 @@ Range part_of(std::size_t count, int parts, int index, std::size_t grain) {
 
 void walk(Peers& peers, Piece data, const Reduction& how, const Plan& plan) {
   if (how.pre != 1.0) kernels().scale(data.dtype, data.data, data.count, how.pre);
-  Carrier carrier(peers, data, how);
-  for (const Step& step : plan) carrier.carry(step);
+  Executor(peers, data, how, plan).run();
   if (how.post != 1.0) kernels().scale(data.dtype, data.data, data.count, how.post);
 }
 

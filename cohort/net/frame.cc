@@ -14,16 +14,15 @@ struct FrameRow {
   Stream stream;
   std::uint64_t cap;
 };
-constexpr std::uint32_t kGood = 0x444f4f47, kVoid = 0x44494f56;  // "GOOD", "VOID"
+constexpr std::uint32_t kGood = 0x444f4f47, kVoid = 0x44494f56, kGot = 0x21544f47;  // "GOOD", "VOID", "GOT!"
 
 constexpr FrameRow kFrameRows[] = {
-    {0x0001, 0x7fff, Stream::control, kControlCap},
-    {kDataFrame, kDataFrame, Stream::data, kDataCap},
-    {kGoodbyeFrame, kGoodbyeFrame, Stream::data, 0},
-    {kAbortFrame, kAbortFrame, Stream::data, 4_KiB},
+    {0x0001, 0x7fff, Stream::control, kControlCap},  {kDataFrame, kDataFrame, Stream::data, kDataCap},
+    {kGoodbyeFrame, kGoodbyeFrame, Stream::data, 0}, {kAbortFrame, kAbortFrame, Stream::data, 4_KiB},
+    {kGotFrame, kGotFrame, Stream::data, 0},
 };
 
-std::uint8_t known_flags(Stream stream) { return stream == Stream::control ? kSealedFlag : kCheckedFlag; }
+std::uint8_t known_flags(Stream stream) { return stream == Stream::control ? kSealedFlag : kCheckedFlag | kLentFlag; }
 
 }  // namespace
 
@@ -127,10 +126,17 @@ StampBytes void_stamp() {
   return out;
 }
 
+StampBytes got_stamp() {
+  StampBytes out{};
+  put_little<std::uint32_t>(&out[4], kGot);
+  return out;
+}
+
 Stamp decode_stamp(std::span<const std::byte, kStampBytes> bytes, std::uint32_t check) {
   const auto verdict = get_little<std::uint32_t>(&bytes[4]);
   if (verdict == kVoid) return Stamp::void_block;
-  if (verdict != kGood) throw_failure(Kind::corrupt, "a block ends with {:08x}, neither good nor void", verdict);
+  if (verdict == kGot) return Stamp::got;
+  if (verdict != kGood) throw_failure(Kind::corrupt, "a block ends with {:08x}, neither good nor void nor got", verdict);
   if (get_little<std::uint32_t>(&bytes[0]) != check)
     throw_failure(Kind::corrupt, "a block of a message does not match its checksum: bytes were changed on the way");
   return Stamp::good;

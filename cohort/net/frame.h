@@ -1,7 +1,8 @@
 // Frames: how messages lie in a byte stream. A fixed 40-byte little-endian header, then
 //   control:  the body and its MAC;
 //   data:     the body in blocks of 512 KiB, each followed by a stamp of 8 bytes: its checksum, and whether it counts. A sender that must
-//             stop in the middle fills up the block, stamps it void, and can then say why in an abort frame.
+//             stop in the middle fills up the block, stamps it void, and can then say why in an abort frame. A lent message lies in the
+//             sender's memory until it is read: its last stamp comes when the receiver has said "got", in a frame or before a stamp.
 // The readers here are pure: they say where the next bytes belong (space), are told how many came (advance), and hold no socket, so the
 // same code serves the transport and the fuzzer. They never ask for a byte beyond the frame, and allocate nothing before the length
 // has been compared with the cap of its type. Threads: one at a time. Failure: Kind::corrupt, after which the stream is useless.
@@ -27,8 +28,17 @@ inline constexpr std::uint64_t kDataCap = std::uint64_t{1} << 40;  // 1 TiB: bey
 
 // A stream carries one sort of frames at a time: control until both sides agreed, data afterwards.
 enum class Stream : std::uint8_t { control, data };
-enum : std::uint16_t { kDataFrame = 0x8001, kGoodbyeFrame = 0x8002, kAbortFrame = 0x8003 };  // below 0x8000: control frames
-enum : std::uint8_t { kSealedFlag = 1, kCheckedFlag = 2 };                                   // a MAC follows | stamps carry checksums
+enum : std::uint16_t {
+  kDataFrame = 0x8001,
+  kGoodbyeFrame = 0x8002,
+  kAbortFrame = 0x8003,
+  kGotFrame = 0x8004
+};  // below 0x8000: control frames
+enum : std::uint8_t {
+  kSealedFlag = 1,
+  kCheckedFlag = 2,
+  kLentFlag = 4
+};  // a MAC follows | stamps carry checksums | the receiver says "got"
 
 struct FrameHeader {
   std::uint16_t type = 0;
@@ -100,9 +110,10 @@ constexpr std::uint64_t encoded_bytes(std::uint64_t length) {
 using StampBytes = std::array<std::byte, kStampBytes>;
 StampBytes good_stamp(std::uint32_t check);
 StampBytes void_stamp();
-enum class Stamp : std::uint8_t { good, void_block };
+StampBytes got_stamp();
+enum class Stamp : std::uint8_t { good, void_block, got };  // got: about a message of ours; the block's own stamp follows
 Stamp decode_stamp(std::span<const std::byte, kStampBytes> bytes,
-                   std::uint32_t check);  // Kind::corrupt when it is neither, or check differs
+                   std::uint32_t check);  // Kind::corrupt when it is none, or check differs
 
 // Castagnoli's checksum, with the processor's instruction where there is one. `before` continues an earlier sum.
 std::uint32_t crc32c(ConstBytes bytes, std::uint32_t before = 0);

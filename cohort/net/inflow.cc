@@ -16,8 +16,9 @@ constexpr std::size_t kBudget = kBlockBytes;  // per pull, so that other peers a
 
 }  // namespace
 
-Inflow::Pull Inflow::pull(int fd) {
+Inflow::Pull Inflow::pull(int fd, bool insist) {
   Pull out;
+  insist_ = insist;
   try {
     std::uint64_t taken = 0;
     bool more = true;
@@ -58,7 +59,7 @@ bool Inflow::read(int fd, Pull& out) {
   if (direct) {
     if ((header_.flags & kCheckedFlag) != 0) check_ = crc32c(room.first(placed), check_);
     landing_->filled(placed);
-    body_came(placed);
+    body_came(placed, out);
   }
   staged_begin_ = 0;
   staged_end_ = got - placed;
@@ -83,7 +84,7 @@ std::size_t Inflow::digest(ConstBytes bytes, Pull& out) {
     const ConstBytes rest = bytes.subspan(used);
     switch (stage_) {
       case Stage::header: used += digest_header(rest, out); break;
-      case Stage::body: used += digest_body(rest); break;
+      case Stage::body: used += digest_body(rest, out); break;
       case Stage::stamp: used += digest_stamp(rest, out); break;
     }
   }
@@ -105,12 +106,16 @@ void Inflow::start_frame(const FrameHeader& header, Pull& out) {
     out.end = End::goodbye;
     return;
   }
+  if (header.type == kGotFrame) {
+    out.got = true;
+    return;
+  }
   text_.clear();
   start_body(out);
 }
 
 void Inflow::start_message(Pull& out) {
-  landing_ = mailbox_.arrive(from_, header_.tag, header_.length);
+  landing_ = mailbox_.arrive(from_, header_.tag, header_.length, insist_);
   blocked_ = out.paused = !landing_;
   if (landing_) start_body(out);
 }
@@ -127,23 +132,24 @@ void Inflow::start_block() {
   stage_ = Stage::body;
 }
 
-std::size_t Inflow::digest_body(ConstBytes bytes) {
+std::size_t Inflow::digest_body(ConstBytes bytes, Pull& out) {
   const ConstBytes part = bytes.first(std::min(block_left_, bytes.size()));
   if ((header_.flags & kCheckedFlag) != 0) check_ = crc32c(part, check_);
   if (landing_)
     landing_->copy(part);
   else
     text_.insert(text_.end(), part.begin(), part.end());  // at most its type's cap, checked with the header
-  body_came(part.size());
+  body_came(part.size(), out);
   return part.size();
 }
 
-void Inflow::body_came(std::size_t bytes) {
+void Inflow::body_came(std::size_t bytes, Pull& out) {
   body_left_ -= bytes;
   block_left_ -= bytes;
   if (block_left_ > 0) return;
   stage_ = Stage::stamp;
   stamp_have_ = 0;
+  if (body_left_ == 0 && (header_.flags & kLentFlag) != 0) out.owed = true;
 }
 
 std::size_t Inflow::digest_stamp(ConstBytes bytes, Pull& out) {
@@ -151,7 +157,13 @@ std::size_t Inflow::digest_stamp(ConstBytes bytes, Pull& out) {
   std::memcpy(&stamp_[stamp_have_], bytes.data(), n);
   stamp_have_ += n;
   if (stamp_have_ < kStampBytes) return n;
-  if (decode_stamp(stamp_, check_) == Stamp::void_block) {  // the sender stopped here; its next frame says why
+  const Stamp stamp = decode_stamp(stamp_, check_);
+  if (stamp == Stamp::got) {
+    out.got = true;
+    stamp_have_ = 0;
+    return n;
+  }
+  if (stamp == Stamp::void_block) {  // the sender stopped here; its next frame says why
     landing_.reset();
     stage_ = Stage::header;
     return n;

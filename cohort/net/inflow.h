@@ -20,10 +20,13 @@ class Inflow {
   struct Pull {
     bool moved = false;   // bytes came
     bool paused = false;  // the mailbox takes no more from this peer for now
+    bool owed = false;    // a lent message was read to its end: tell the peer
+    bool got = false;     // the peer has read what we lent
     End end = End::none;
     std::string text;  // aborted, corrupt, closed: why
   };
-  Pull pull(int fd);            // what is there, up to about a block
+  // What is there, up to about a block. insist: read on whatever comes, see Mailbox::arrive.
+  Pull pull(int fd, bool insist = false);
   Pull feed(ConstBytes bytes);  // the same without a socket; what follows a pause or the end is dropped
 
  private:
@@ -31,16 +34,17 @@ class Inflow {
   bool digest_staged(Pull& out);                    // true when all of it was used
   std::size_t digest(ConstBytes bytes, Pull& out);  // how many were used: all, unless paused or ended
   std::size_t digest_header(ConstBytes bytes, Pull& out);
-  std::size_t digest_body(ConstBytes bytes);
+  std::size_t digest_body(ConstBytes bytes, Pull& out);
   std::size_t digest_stamp(ConstBytes bytes, Pull& out);
   void start_frame(const FrameHeader& header, Pull& out);
   void start_message(Pull& out);
   void start_body(Pull& out);
   void start_block();
   void end_frame(Pull& out);
-  void body_came(std::size_t bytes);
+  void body_came(std::size_t bytes, Pull& out);
   bool read(int fd, Pull& out);  // true when the socket may hold more
 
+  bool insist_ = false;
   Mailbox& mailbox_;
   const Rank from_;
   Stage stage_ = Stage::header;

@@ -1,4 +1,6 @@
 // The sending half of one tcp peer: messages leave in order, straight from the caller's memory, as far as the socket takes them.
+// Small ones are copied by the kernel. Large ones to a peer of this host are lent (lender.h): the message is done, and its last block
+// stamped good, when the peer has said that it read them. Large ones to other hosts leave without a copy where that works (zerocopy.h).
 // Owner: TcpMesh, one per peer. Threads: any (one mutex, held for a few system calls at a time). Failure: Push says when the
 // connection is broken; after stop() nothing of a caller's memory is touched any more.
 #pragma once
@@ -11,6 +13,7 @@
 
 #include "cohort/net/frame.h"
 #include "cohort/net/hub.h"
+#include "cohort/net/lender.h"
 #include "cohort/net/socket.h"
 #include "cohort/net/zerocopy.h"
 
@@ -22,7 +25,7 @@ std::vector<std::byte> void_rest(const HeaderBytes& header, std::uint64_t length
 
 class Outflow {
  public:
-  // far: the bytes leave this host, so blocks get checksums and large ones are sent without copying where that works.
+  // far: the bytes leave this host, so blocks get checksums; large ones are not lent but sent without a copy.
   Outflow(int fd, Rank to, bool far);
   struct Push {
     bool moved = false;  // bytes left, or memory came free
@@ -34,6 +37,9 @@ class Outflow {
   Push push();
   bool waiting() const { return waiting_.load(std::memory_order_acquire); }  // for room in the socket
   bool flying() const { return flying_.load(std::memory_order_acquire); }    // for the kernel to let go of memory
+  bool lending() const { return lending_.load(std::memory_order_acquire); }  // memory the peer has not read yet
+  void owe_got();                                                            // the peer's lent message has been read: push() tells it
+  bool lent_was_got();  // the peer has read ours; false: we have lent nothing, so it cannot
   // The queue is dropped; one last frame leaves. A message that is half gone is filled up with zeros and stamped void before it.
   void stop(std::uint16_t last_type, ConstBytes last_body);
   void drop();  // nothing leaves any more: the peer is gone
@@ -45,30 +51,40 @@ class Outflow {
     HeaderBytes header{};              // .. made when the first byte leaves ..
     ConstBytes body;                   // .. and borrowed
     Tag tag;
+    bool lent = false, got = false;     // got: the peer has read all of it
     std::uint64_t sent = 0, total = 0;  // bytes of the frame as it lies in the stream
     std::uint64_t checked_block = ~0ULL;
     std::uint32_t check = 0;  // of checked_block
+    bool before_last_stamp() const { return sent + kStampBytes == total; }
   };
   struct Parts {  // of one sendmsg
     iovec at[3];
     std::size_t count = 0;
     int flags = 0;
+    bool lend = false;
     StampBytes stamp;
     void add(ConstBytes bytes) { at[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
+    ConstBytes only() const { return {static_cast<const std::byte*>(at[0].iov_base), at[0].iov_len}; }
   };
   bool write(Item& item, Push& result);  // true: all of it left
   void gather(Item& item, Parts& parts);
+  IoResult send_parts(Item& item, const Parts& parts);
+  bool say_got(Push& result);  // true: nothing of it is left to say
+  void write_queue(Push& result);
   void note_state();
 
   const int fd_;
   const Rank to_;
   const bool checked_;
   std::mutex mutex_;
-  ZeroCopy zerocopy_;           // guarded by mutex_
-  std::deque<Item> queue_;      // guarded by mutex_
-  std::uint64_t sequence_ = 0;  // guarded by mutex_
-  bool stopped_ = false;        // guarded by mutex_
-  std::atomic<bool> waiting_{false}, flying_{false};
+  Lender lender_;  // guarded by mutex_, as all below
+  ZeroCopy zerocopy_;
+  std::deque<Item> queue_;
+  std::uint64_t sequence_ = 0;
+  bool owed_ = false;             // a "got" that waits for the end of a block or frame
+  std::vector<std::byte> going_;  // one that began to leave
+  bool stopped_ = false;
+  std::atomic<bool> waiting_{false}, flying_{false}, lending_{false};
 };
 
 }  // namespace cohort::net

@@ -33,6 +33,9 @@ IoResult outcome(ssize_t n) {
 Fd open_socket(int family) {
   Fd fd{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
   if (!fd) throw_system("socket");
+  // A connection born under a pacing congestion control (bbr) is paced for ever, whatever it is given later: start without one. Those that
+  // a listener takes inherit it. Best effort: without cubic the system's choice stays.
+  if (family != AF_UNIX) setsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
   return fd;
 }
 

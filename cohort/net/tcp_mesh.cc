@@ -72,9 +72,13 @@ bool TcpMesh::move(TcpPeer& p) {
   if (p.over.load()) return pushed.moved;
   // A broken pipe is not the end yet: why the peer left may still lie unread in the socket, unless we must not read it.
   if (p.paused && pushed.broken) return ended(p, {.end = Inflow::End::closed, .text = problem_text(pushed.problem)}), true;
-  if (p.paused && !p.thawed.exchange(false)) return pushed.moved;
-  const Inflow::Pull pulled = p.in.pull(p.fd());
+  const bool lending = p.out.lending();  // the peer's word that it has read stands behind what it sends: read on
+  if (p.paused && !lending && !p.thawed.exchange(false)) return pushed.moved;
+  Inflow::Pull pulled = p.in.pull(p.fd(), lending);
   p.paused = pulled.paused;
+  if (pulled.owed) p.out.owe_got();
+  if (pulled.got && !p.out.lent_was_got()) pulled = {.end = Inflow::End::corrupt, .text = "it confirms a message that nobody lent"};
+  if (pulled.owed || pulled.got) p.out.push();
   if (pulled.end != Inflow::End::none) ended(p, pulled);
   return pushed.moved || pulled.moved || pulled.end != Inflow::End::none;
 }
@@ -111,7 +115,7 @@ void TcpMesh::list_polls() {
   polls_.assign(1, {bell_.fd(), POLLIN, 0});
   polled_.clear();
   for (const auto& p : peers_) {
-    const bool mute = p->over.load() || (p->paused && !p->thawed.load());
+    const bool mute = p->over.load() || (p->paused && !p->thawed.load() && !p->out.lending());
     const int events = (mute ? 0 : POLLIN) | (p->out.waiting() ? POLLOUT : 0);
     if (events == 0 && !p->out.flying()) continue;  // POLLERR, which tells of memory let go, needs no asking
     polls_.push_back({p->fd(), static_cast<short>(events), 0});

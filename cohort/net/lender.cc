@@ -1,0 +1,81 @@
+#include "cohort/net/lender.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "cohort/net/frame.h"
+
+namespace cohort::net {
+namespace {
+
+// splice(2) knows no MSG_NOSIGNAL: keeps SIGPIPE from a process that has not said what to do with it.
+class NoBrokenPipe {
+ public:
+  NoBrokenPipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigset_t waiting;
+    sigpending(&waiting);
+    had_ = sigismember(&waiting, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoBrokenPipe() {
+    constexpr timespec kNow{};
+    if (broken && !had_) sigtimedwait(&pipe_, nullptr, &kNow);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoBrokenPipe(const NoBrokenPipe&) = delete;
+  NoBrokenPipe& operator=(const NoBrokenPipe&) = delete;
+  bool broken = false;
+
+ private:
+  sigset_t pipe_, before_;
+  bool had_ = false;
+};
+
+}  // namespace
+
+bool Lender::fill(ConstBytes bytes) {
+  if (!in_) {
+    int ends[2];
+    if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return false;
+    out_.reset(ends[0]);
+    in_.reset(ends[1]);
+    fcntl(in_.get(), F_SETPIPE_SZ, static_cast<int>(kBlockBytes));  // smaller where a limit says so: more calls, nothing else
+  }
+  const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  const ssize_t n = vmsplice(in_.get(), &part, 1, SPLICE_F_NONBLOCK);
+  if (n <= 0) return false;
+  inside_ = static_cast<std::size_t>(n);
+  return true;
+}
+
+IoResult Lender::write(int fd, ConstBytes bytes, bool more) {
+  if (on_ && inside_ == 0 && !fill(bytes)) on_ = false;
+  const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  if (inside_ == 0) return write_some(fd, {&part, 1});
+  NoBrokenPipe quiet;
+  const ssize_t n = splice(out_.get(), nullptr, fd, nullptr, inside_,
+                           SPLICE_F_NONBLOCK | SPLICE_F_MOVE | (more || inside_ < bytes.size() ? SPLICE_F_MORE : 0));
+  if (n > 0) {
+    inside_ -= static_cast<std::size_t>(n);
+    return {Io::moved, static_cast<std::size_t>(n), 0};
+  }
+  if (errno == EAGAIN || errno == EINTR) return {Io::later, 0, 0};
+  quiet.broken = errno == EPIPE;
+  if (quiet.broken || errno == ECONNRESET) return {Io::closed, 0, errno};
+  on_ = false;  // a socket that takes no pages
+  reset();
+  return write_some(fd, {&part, 1});
+}
+
+void Lender::reset() {
+  in_.reset();
+  out_.reset();
+  inside_ = 0;
+}
+
+}  // namespace cohort::net
