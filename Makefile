@@ -21,8 +21,8 @@ help: ## this list
 setup:
 	@tools/setup.sh build
 
-demo: build ## collectives at work: four ranks, a table against Open MPI
-	@build/bin/cohort demo
+demo: build ## Fashion-MNIST on two workers: progress, a table, a report and a trace to look at
+	@build/bin/cohort train configs/fashion_cnn.yaml -n 2 --out build/demo/run --set checkpoint.resume=never
 
 build: setup ## build/bin/cohort, the libraries and the tests
 	@$(call configure,default,build)

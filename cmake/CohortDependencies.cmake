@@ -5,6 +5,9 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(ZLIB REQUIRED)
+find_package(JPEG QUIET)  # with them the data set `folder` reads pictures
+find_package(PNG QUIET)
 find_package(PkgConfig REQUIRED)
 if(NOT TARGET PkgConfig::HWLOC)  # hwloc has no CMake package
   pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET GLOBAL hwloc)

@@ -4,9 +4,9 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(public_rooms base net group collective queue train)
+set(public_rooms base net group collective data optim queue checkpoint observe train)
 add_library(cohort_public INTERFACE)
-target_link_libraries(cohort_public INTERFACE cohort_train cohort_queue)
+target_link_libraries(cohort_public INTERFACE cohort_train cohort_queue cohort_data cohort_optim cohort_checkpoint cohort_observe)
 set_target_properties(cohort_public PROPERTIES EXPORT_NAME cohort)
 add_library(Cohort::cohort ALIAS cohort_public)
 list(TRANSFORM public_rooms PREPEND cohort_ OUTPUT_VARIABLE public_targets)
@@ -27,7 +27,7 @@ endif()
 install(FILES ${PROJECT_SOURCE_DIR}/cohort/cohort.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cohort)
 foreach(room ${public_rooms} ${torch_rooms})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/cohort/${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cohort FILES_MATCHING PATTERN "*.h"
-          PATTERN "conformance.h" EXCLUDE)  # a test suite, it needs GoogleTest
+          PATTERN "conformance.h" EXCLUDE PATTERN "*testing.h" EXCLUDE PATTERN "claims.h" EXCLUDE)  # for tests only
 endforeach()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/CohortConfig.cmake.in ${PROJECT_BINARY_DIR}/CohortConfig.cmake
@@ -43,6 +43,13 @@ list(TRANSFORM public_rooms REPLACE "(.+)" "-lcohort_\\1" OUTPUT_VARIABLE archiv
 list(REVERSE archives)
 list(JOIN archives " " COHORT_ARCHIVES)
 file(RELATIVE_PATH COHORT_PC_TO_PREFIX /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)  # the package may be moved as a whole
+set(COHORT_PC_PICTURES "")
+if(JPEG_FOUND)
+  string(APPEND COHORT_PC_PICTURES " libjpeg")
+endif()
+if(PNG_FOUND)
+  string(APPEND COHORT_PC_PICTURES " libpng")
+endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/cohort.pc.in ${PROJECT_BINARY_DIR}/cohort.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/cohort.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,6 +1,7 @@
 #include "cohort/base/trace.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <memory>
 #include <mutex>
@@ -16,29 +17,22 @@ namespace {
 constexpr std::size_t kMostPerThread = 1 << 16;  // about 8 MB of a busy thread, an hour of steps with 20 spans a second
 constexpr std::size_t kMostInAll = 1 << 20;      // also bounds what many short-lived threads leave behind
 
-struct Event {
-  std::string name{}, detail{};
-  std::int64_t start_ns = 0;
-  std::int64_t length_ns = -1;  // -1: a counter
-  std::uint64_t bytes = 0;
-  double value = 0;
-};
-
 struct Buffer {
   std::mutex mutex;  // the owner against stop(): uncontended while recording
   std::uint32_t session = 0;
-  std::vector<Event> events;
+  std::vector<TraceEvent> events;
   std::string thread_name;
 };
 
 struct Recorder {
-  std::mutex mutex;  // guards all below but `recorded` and `dropped`
+  std::mutex mutex;  // guards all below but the atomics
   std::string path;
   Rank rank;
   std::uint32_t sessions = 0;
   std::vector<std::shared_ptr<Buffer>> buffers;  // shared with the thread: events outlive it, and it may outlive a session
   std::atomic<std::size_t> recorded{0};
   std::atomic<std::size_t> dropped{0};
+  std::atomic<std::int64_t> offset_ns{0};
 };
 
 Recorder& recorder() {
@@ -67,7 +61,7 @@ Buffer& mine() {
 
 std::int64_t to_ns(Clock::time_point at) { return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count(); }
 
-void record(std::uint32_t session, std::string_view name, std::string_view detail, Event event) noexcept try {
+void record(std::uint32_t session, std::string_view name, std::string_view detail, TraceEvent event) noexcept try {
   event.name = name;
   event.detail = detail;
   Buffer& buffer = mine();
@@ -91,7 +85,7 @@ void append_metadata(std::string& out, int pid, std::size_t tid, std::string_vie
                      pid, tid, what, json_text(name));
 }
 
-void append_event(std::string& out, int pid, std::size_t tid, const Event& e) {
+void append_event(std::string& out, int pid, std::size_t tid, const TraceEvent& e) {
   const double us = static_cast<double>(e.start_ns) * 1e-3;
   if (e.length_ns < 0) {
     const auto value = nlohmann::json(e.value).dump();  // null for inf and nan
@@ -108,6 +102,15 @@ void append_event(std::string& out, int pid, std::size_t tid, const Event& e) {
                      pid, tid, us, static_cast<double>(e.length_ns) * 1e-3, json_text(e.name), args);
 }
 
+std::string host_name() {
+  char name[256] = "";
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+std::string thread_text(const Buffer& buffer, std::size_t tid) {
+  return buffer.thread_name.empty() ? fmt::format("thread {}", tid) : buffer.thread_name;
+}
+
 // recorder().mutex is held.
 std::string render(std::uint32_t session) {
   auto& r = recorder();
@@ -118,15 +121,17 @@ std::string render(std::uint32_t session) {
     Buffer& buffer = *r.buffers[tid];
     const std::lock_guard lock(buffer.mutex);
     if (buffer.session != session || buffer.events.empty()) continue;
-    append_metadata(out, pid, tid, "thread_name", buffer.thread_name.empty() ? fmt::format("thread {}", tid) : buffer.thread_name);
-    for (const Event& e : buffer.events) append_event(out, pid, tid, e);
+    append_metadata(out, pid, tid, "thread_name", thread_text(buffer, tid));
+    for (const TraceEvent& e : buffer.events) append_event(out, pid, tid, e);
   }
   out.erase(out.size() - 2, 1);  // the comma after the last event; the process name is always there
   const auto wall = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   const double clock = static_cast<double>(to_ns(Clock::now())) * 1e-3;
-  out += fmt::format(R"(],"displayTimeUnit":"ms","otherData":{{"rank":{},"dropped":{},"clock_us":{:.3f},"unix_us":{}}}}})"
-                     "\n",
-                     pid, r.dropped.load(), clock, wall);  // the two clocks at one moment: what a merge across hosts needs
+  out += fmt::format(
+      R"(],"displayTimeUnit":"ms","otherData":{{"rank":{},"host":{},"dropped":{},"clock_us":{:.3f},"unix_us":{},"offset_us":{:.3f}}}}})"
+      "\n",
+      pid, json_text(host_name()), r.dropped.load(), clock, wall,
+      static_cast<double>(r.offset_ns.load()) * 1e-3);  // the two clocks at one moment: what a merge across hosts needs
   return out;
 }
 
@@ -154,7 +159,7 @@ void Trace::stop() {
   const auto content = render(session);
   for (const auto& buffer : r.buffers) {
     const std::lock_guard own(buffer->mutex);
-    std::vector<Event>().swap(buffer->events);
+    std::vector<TraceEvent>().swap(buffer->events);
   }
   write_file_atomically(r.path, content);
 }
@@ -168,6 +173,21 @@ void Trace::name_thread(std::string_view name) {
   Buffer& buffer = mine();
   const std::lock_guard lock(buffer.mutex);
   buffer.thread_name = name;
+}
+
+void Trace::set_clock_offset(std::int64_t nanoseconds) { recorder().offset_ns = nanoseconds; }
+
+std::vector<TraceThread> Trace::snapshot() {
+  auto& r = recorder();
+  const std::lock_guard lock(r.mutex);
+  const auto session = session_.load(std::memory_order_relaxed);
+  std::vector<TraceThread> out;
+  for (std::size_t tid = 0; session != 0 && tid < r.buffers.size(); ++tid) {
+    Buffer& buffer = *r.buffers[tid];
+    const std::lock_guard own(buffer.mutex);
+    if (buffer.session == session && !buffer.events.empty()) out.push_back({thread_text(buffer, tid), buffer.events});
+  }
+  return out;
 }
 
 void Span::begin(std::string_view name, std::string_view detail, std::uint64_t bytes) noexcept {

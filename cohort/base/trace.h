@@ -7,11 +7,24 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cohort/base/deadline.h"
 #include "cohort/base/ids.h"
 
 namespace cohort {
+
+struct TraceEvent {
+  std::string name{}, detail{};
+  std::int64_t start_ns = 0;    // on this host's monotonic clock
+  std::int64_t length_ns = -1;  // -1: a counter
+  std::uint64_t bytes = 0;
+  double value = 0;  // of a counter
+};
+struct TraceThread {
+  std::string name{};
+  std::vector<TraceEvent> events{};
+};
 
 class Trace {
  public:
@@ -22,6 +35,11 @@ class Trace {
 
   static void counter(std::string_view name, double value);
   static void name_thread(std::string_view name);  // what the viewer shows instead of "thread 2"
+
+  // The reference clock (rank 0's host) is ours plus this. Goes into the file as otherData.offset_us, for merging files of several hosts.
+  // Stays until it is set again, also over a stop() and start().
+  static void set_clock_offset(std::int64_t nanoseconds);
+  static std::vector<TraceThread> snapshot();  // a copy of what the running trace has recorded so far; empty when none is running
 
  private:
   friend class Span;

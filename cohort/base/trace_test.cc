@@ -134,6 +134,31 @@ TEST(Trace, BoundsItsMemoryAndCountsWhatItDropped) {
   EXPECT_EQ(kept + trace["otherData"]["dropped"].get<std::size_t>(), static_cast<std::size_t>(kSpans));
 }
 
+TEST(Trace, ASnapshotIsACopyOfWhatWasRecordedSoFar) {
+  EXPECT_TRUE(Trace::snapshot().empty());
+  std::vector<TraceThread> seen;
+  const auto trace = traced([&] {
+    Trace::name_thread("main");
+    { const Span span{"step", "7", 64}; }
+    seen = Trace::snapshot();
+    { const Span span{"later"}; }
+  });
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].name, "main");
+  ASSERT_EQ(seen[0].events.size(), 1U);
+  EXPECT_EQ(seen[0].events[0].name, "step");
+  EXPECT_EQ(seen[0].events[0].bytes, 64U);
+  EXPECT_GE(seen[0].events[0].length_ns, 0);
+  EXPECT_EQ(events(trace, "X").size(), 2U) << "it took nothing away";
+}
+
+TEST(Trace, TheFileSaysHowThisClockStandsToTheReference) {
+  Trace::set_clock_offset(-1'500);
+  EXPECT_EQ(traced([] {})["otherData"]["offset_us"], -1.5);
+  Trace::set_clock_offset(0);
+  EXPECT_EQ(traced([] {})["otherData"]["offset_us"], 0.0);
+}
+
 TEST(Trace, ABadPathIsKnownAtTheStart) {
   const auto error = failure_of([] { Trace::start("/no/such/folder/trace.json", Rank{0}); });
   EXPECT_EQ(error.kind, Kind::system);

@@ -4,8 +4,16 @@
 
 #include <algorithm>
 
+#include "cohort/collective/waiting.h"
+
 namespace cohort::collective {
 namespace {
+
+thread_local Seconds total_waited{0};
+struct Waiting {
+  const Clock::time_point start = Clock::now();
+  ~Waiting() { total_waited += Seconds(Clock::now() - start); }
+};
 
 constexpr Seconds kLookAround{0.1};  // how often a wait on one peer looks whether another was lost
 
@@ -104,7 +112,9 @@ void Peers::sync() {
 }
 
 void Peers::await() {
-  if (!board_->await_briefly()) board_->await(print_, deadline());
+  if (board_->await_briefly()) return;
+  const Waiting waiting;
+  board_->await(print_, deadline());
 }
 
 void Peers::await_work(int total) {
@@ -112,6 +122,7 @@ void Peers::await_work(int total) {
 }
 
 void Peers::agree() {
+  const Waiting waiting;
   Extremes mine{print_, print_, me_, me_};
   for (int distance = 1; distance < size(); distance *= 2) {  // dissemination: everybody has heard of everybody after log2(n) rounds
     Extremes theirs;
@@ -123,6 +134,8 @@ void Peers::agree() {
   throw Failure{
       {Kind::usage, disagreement(mine.low, mine.low_rank, mine.high, mine.high_rank), members_[static_cast<std::size_t>(mine.low_rank)]}};
 }
+
+Seconds waited() { return total_waited; }
 
 net::Pending Peers::send(int to, ConstBytes bytes) {
   const auto number = kCollectiveTags | static_cast<std::uint32_t>(print_.number);

@@ -1,0 +1,156 @@
+#include "cohort/checkpoint/manifest.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <set>
+
+#include "cohort/base/bytes.h"
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
+#include "cohort/checkpoint/sha256.h"
+#include "cohort/checkpoint/strict_json.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+using nlohmann::json;
+constexpr std::string_view kBefore = "{\"sha256\": \"", kAfter = "\",\n";
+constexpr int kMostValueDepth = kMostJsonDepth - 8;  // with room for what the manifest puts around a value
+constexpr std::size_t kFirstLine = kBefore.size() + 64 + kAfter.size();
+
+std::string digest_of(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text.data(), text.size()))); }
+
+// Takes the fields out of an object one by one; what is left at the end was not known.
+class Fields {
+ public:
+  Fields(json object, std::string where) : object_(std::move(object)), where_(std::move(where)) {
+    if (!object_.is_object()) refuse("no object");
+  }
+  json take(const char* name) {
+    const auto found = object_.find(name);
+    if (found == object_.end()) refuse(fmt::format("'{}' is missing", name));
+    json value = std::move(*found);
+    object_.erase(found);
+    return value;
+  }
+  std::string text(const char* name) {
+    json value = take(name);
+    if (!value.is_string()) refuse(fmt::format("'{}' is no text", name));
+    return value.get<std::string>();
+  }
+  std::int64_t count(const char* name, std::int64_t low = 0, std::int64_t high = std::numeric_limits<std::int64_t>::max()) {
+    const json value = take(name);
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > static_cast<std::uint64_t>(high) || value.get<std::int64_t>() < low)
+      refuse(fmt::format("'{}' is no integer from {} to {}", name, low, high));
+    return value.get<std::int64_t>();
+  }
+  void done() const {
+    if (!object_.empty()) refuse(fmt::format("unknown field '{}'", printable(object_.begin().key())));
+  }
+  [[noreturn]] void refuse(const std::string& why) const { throw_failure(Kind::corrupt, "{}: {}", where_, why); }
+
+ private:
+  json object_;
+  std::string where_;
+};
+
+std::vector<ManifestFile> read_files(const json& list, const std::string& where) {
+  if (!list.is_array()) throw_failure(Kind::corrupt, "{}: 'files' is no list", where);
+  std::vector<ManifestFile> files;
+  std::set<std::string> names;
+  for (const json& item : list) {
+    Fields fields(item, fmt::format("{}, file {}", where, files.size()));
+    ManifestFile file{fields.text("name"), static_cast<std::uint64_t>(fields.count("bytes")), fields.text("sha256")};
+    if (!is_file_name(file.name)) fields.refuse(fmt::format("'{}' is no name for a file of a checkpoint", printable(file.name)));
+    if (!is_sha256_hex(file.sha256)) fields.refuse("'sha256' is no digest");
+    if (!names.insert(file.name).second) fields.refuse(fmt::format("'{}' is listed twice", file.name));
+    fields.done();
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+// The body, once the digest has said that it is what was written.
+std::string_view checked_body(std::string_view text, std::string_view where) {
+  if (text.size() < kFirstLine || !text.starts_with(kBefore) || text.substr(kFirstLine - kAfter.size(), kAfter.size()) != kAfter)
+    throw_failure(Kind::corrupt, "{}: the first line is no digest; cut short, or no manifest of ours", where);
+  const auto body = text.substr(kFirstLine);
+  const auto said = text.substr(kBefore.size(), 64);
+  if (const auto is = digest_of(body); is != said)
+    throw_failure(Kind::corrupt, "{}: its digest is {}, it should be {}: damaged, or edited by hand", where, is, printable(said));
+  return body;
+}
+
+json values_of(const Manifest& manifest) {
+  json values = json::object();
+  for (const auto& [key, text] : manifest.values) try {
+      values[key] = parse_strict_json(text, fmt::format("value '{}' of the manifest", printable(key)), kMostValueDepth);
+    } catch (const Failure& failure) {  // the caller's text, not a damaged file
+      throw_failure(Kind::usage, "{}", failure.what());
+    }
+  return values;
+}
+
+}  // namespace
+
+const ManifestFile* Manifest::find(std::string_view name) const {
+  for (const ManifestFile& file : files)
+    if (file.name == name) return &file;
+  return nullptr;
+}
+
+bool is_file_name(std::string_view name) {
+  constexpr std::string_view kSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  return !name.empty() && name.size() <= 200 && name.front() != '.' && name != kManifestName && name.find_first_not_of(kSafe) == name.npos;
+}
+
+std::string format_manifest(const Manifest& m) {
+  nlohmann::ordered_json body{{"format", kManifestFormat},  {"step", m.step},
+                              {"epoch", m.epoch},           {"position", m.position},
+                              {"world_size", m.world_size}, {"cohort", m.cohort_version},
+                              {"torch", m.torch_version},   {"files", nlohmann::ordered_json::array()},
+                              {"texts", json(m.texts)},     {"values", values_of(m)}};
+  if (m.step < 0 || m.epoch < 0 || m.position < 0 || m.world_size < 1)
+    throw_failure(Kind::usage, "manifest: step {}, epoch {}, position {} and world size {} cannot be", m.step, m.epoch, m.position,
+                  m.world_size);
+  for (const ManifestFile& file : m.files) body["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+  try {
+    auto text = body.dump(1) + "\n";
+    text.erase(0, 2);  // "{\n": the first line opens the object
+    if (text.size() + kFirstLine > kMostManifestBytes)
+      throw_failure(Kind::usage, "manifest of step {}: {} bytes, at most {}; keep what is large as a tensor", m.step, text.size(),
+                    kMostManifestBytes);
+    return fmt::format("{}{}{}{}", kBefore, digest_of(text), kAfter, text);
+  } catch (const json::exception&) {
+    throw_failure(Kind::usage, "manifest of step {}: a text is no UTF-8; keep bytes as hex, or as a U8 tensor", m.step);
+  }
+}
+
+Manifest parse_manifest(std::string_view text, std::string_view where) {
+  const std::string body = "{" + std::string(checked_body(text, where));
+  Fields fields(parse_strict_json(body, where), std::string(where));
+  const auto format = fields.count("format");
+  if (format > kManifestFormat)
+    throw_failure(Kind::usage, "{}: written in format {} by a newer cohort; this one reads up to {}", where, format, kManifestFormat);
+  if (format != kManifestFormat) fields.refuse(fmt::format("no format {} ever was", format));
+  Manifest m;
+  m.step = fields.count("step");
+  m.epoch = fields.count("epoch");
+  m.position = fields.count("position");
+  m.world_size = static_cast<int>(fields.count("world_size", 1, std::numeric_limits<int>::max()));
+  m.cohort_version = fields.text("cohort");
+  m.torch_version = fields.text("torch");
+  m.files = read_files(fields.take("files"), std::string(where));
+  const json texts = fields.take("texts"), values = fields.take("values");
+  if (!texts.is_object() || !values.is_object()) fields.refuse("'texts' and 'values' are objects");
+  for (const auto& [key, value] : texts.items()) {
+    if (!value.is_string()) fields.refuse(fmt::format("texts: '{}' is no text", printable(key)));
+    m.texts.emplace(key, value.get<std::string>());
+  }
+  for (const auto& [key, value] : values.items()) m.values.emplace(key, value.dump());
+  fields.done();
+  return m;
+}
+
+}  // namespace cohort::checkpoint

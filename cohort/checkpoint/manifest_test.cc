@@ -1,0 +1,99 @@
+#include "cohort/checkpoint/manifest.h"
+
+#include <gmock/gmock.h>
+
+#include "cohort/base/failure_of.h"
+#include "cohort/checkpoint/samples.h"
+#include "cohort/checkpoint/sha256.h"
+#include "cohort/checkpoint/strict_json.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+Manifest sample() {
+  auto manifest = SampleCheckpoint(1200).manifest;
+  manifest.files = {{"model.safetensors", 123, std::string(64, 'a')}, {"optimizer.safetensors", 0, std::string(64, '0')}};
+  return manifest;
+}
+
+// The manifest with this in its body instead of that, under a digest that agrees.
+std::string forged(std::string_view that, std::string_view now) {
+  auto text = format_manifest(sample());
+  auto body = text.substr(text.find('\n') + 1);
+  const auto at = body.find(that);
+  EXPECT_NE(at, body.npos) << that;
+  body.replace(at, that.size(), now);
+  return fmt::format("{{\"sha256\": \"{}\",\n{}", sha256_hex(std::as_bytes(std::span(body))), body);
+}
+Error refusal(const std::string& text) {
+  return failure_of([&] { parse_manifest(text, "m.json"); });
+}
+
+TEST(Manifest, ComesBackAsItWasAndIsPlainJson) {
+  const auto text = format_manifest(sample());
+  EXPECT_EQ(parse_manifest(text, "m.json"), sample());
+  EXPECT_EQ(nlohmann::json::parse(text).at("values").at("selector").at("all_reduce").at(0), "ring");
+}
+
+TEST(Manifest, EveryByteIsGuarded) {
+  const auto good = format_manifest(sample());
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    EXPECT_EQ(refusal(good.substr(0, at)).kind, Kind::corrupt) << "cut at " << at;
+    for (const int mask : {1, 32, 128}) {
+      auto damaged = good;
+      damaged[at] = static_cast<char>(damaged[at] ^ mask);
+      EXPECT_EQ(refusal(damaged).kind, Kind::corrupt) << "byte " << at;
+    }
+  }
+  EXPECT_THAT(refusal(good + " ").what, HasSubstr("damaged, or edited by hand"));
+}
+
+TEST(Manifest, TheReaderIsStrictAlsoWhenTheDigestAgrees) {
+  EXPECT_EQ(forged("1200", "1200"), format_manifest(sample()));
+  EXPECT_THAT(refusal(forged("\"step\": 1200", "\"step\": -1")).what, HasSubstr("m.json: 'step' is no integer from 0"));
+  EXPECT_THAT(refusal(forged("\"step\": 1200", "\"step\": 1.5")).what, HasSubstr("'step'"));
+  EXPECT_THAT(refusal(forged("\"step\": 1200", "\"step\": 18446744073709551615")).what, HasSubstr("'step'"));
+  EXPECT_THAT(refusal(forged("\"step\": 1200", "\"stepp\": 1200")).what, HasSubstr("'step' is missing"));
+  EXPECT_THAT(refusal(forged("\"step\": 1200", "\"step\": 1200, \"extra\": 1")).what, HasSubstr("unknown field 'extra'"));
+  EXPECT_THAT(refusal(forged("\"step\": 1200", "\"step\": 1200, \"step\": 1200")).what, HasSubstr("'step' stands there twice"));
+  EXPECT_THAT(refusal(forged("\"world_size\": 4", "\"world_size\": 0")).what, HasSubstr("'world_size'"));
+  EXPECT_THAT(refusal(forged("\"optimizer.safetensors\"", "\"../optimizer\"")).what, HasSubstr("no name for a file"));
+  EXPECT_THAT(refusal(forged("\"optimizer.safetensors\"", "\"model.safetensors\"")).what, HasSubstr("listed twice"));
+  EXPECT_THAT(refusal(forged("\"00ff\"", "7")).what, HasSubstr("texts: 'rng' is no text"));
+  EXPECT_THAT(refusal(forged("0.5", std::string(100, '[') + std::string(100, ']'))).what, HasSubstr("nested deeper"));
+  EXPECT_THAT(refusal(forged("0.5", "1e999")).what, HasSubstr("no JSON"));
+}
+
+TEST(Manifest, ANewerFormatIsNoDamage) {
+  const auto error = refusal(forged("\"format\": 1", "\"format\": 2"));
+  EXPECT_EQ(error.kind, Kind::usage);
+  EXPECT_THAT(error.what, HasSubstr("format 2 by a newer cohort; this one reads up to 1"));
+}
+
+TEST(Manifest, WhatCannotBeReadBackIsNotWritten) {
+  const auto refused = [](auto change) {
+    auto manifest = sample();
+    change(manifest);
+    const auto error = failure_of([&] { format_manifest(manifest); });
+    EXPECT_EQ(error.kind, Kind::usage);
+    return error.what;
+  };
+  EXPECT_THAT(refused([](Manifest& m) { m.step = -1; }), HasSubstr("step -1"));
+  EXPECT_THAT(refused([](Manifest& m) { m.texts["x"] = "\xff"; }), HasSubstr("no UTF-8"));
+  EXPECT_THAT(refused([](Manifest& m) { m.values["x"] = "{"; }), HasSubstr("value 'x'"));
+  EXPECT_THAT(refused([](Manifest& m) { m.values["x"] = R"({"a":1,"a":2})"; }), HasSubstr("twice"));
+  EXPECT_THAT(refused([](Manifest& m) { m.values["x"] = std::string(30, '[') + std::string(30, ']'); }), HasSubstr("nested deeper"));
+  auto deep = sample();
+  deep.values["x"] = std::string(24, '[') + std::string(24, ']');
+  EXPECT_EQ(parse_manifest(format_manifest(deep), "m.json"), deep);
+}
+
+TEST(Manifest, FileNamesStayInsideTheFolder) {
+  EXPECT_TRUE(is_file_name("optimizer-0003-of-0008.safetensors"));
+  for (const auto* name : {"", ".", "..", ".hidden", "a/b", "manifest.json", "a b", "a\n"}) EXPECT_FALSE(is_file_name(name)) << name;
+}
+
+}  // namespace
+}  // namespace cohort::checkpoint

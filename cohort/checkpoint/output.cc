@@ -1,0 +1,79 @@
+#include "cohort/checkpoint/output.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "cohort/base/error.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+constexpr std::size_t kPieceBytes = 1_MiB;         // stays in L2 between the copy to the kernel and the hash
+constexpr std::uint64_t kWritebackBytes = 16_MiB;  // large enough for a disk to be busy, small enough to start early
+
+}  // namespace
+
+Output::Output(std::string path, OutputOptions options) : path_(std::move(path)), options_(options) {
+  fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, options_.mode));
+  if (!fd_) throw_system(fmt::format("create {}", path_));
+  if (options_.hash) hash_.emplace();
+}
+
+Output::~Output() {
+  if (!finished_ && fd_) ::unlink(path_.c_str());
+}
+
+void Output::write(ConstBytes bytes) {
+  if (buffer_.size() + bytes.size() < kPieceBytes) {
+    buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return;
+  }
+  put(std::as_bytes(std::span(buffer_)));
+  buffer_.clear();
+  put(bytes);
+}
+
+void Output::put(ConstBytes bytes) {
+  while (!bytes.empty()) {
+    const auto n = ::write(fd_.get(), bytes.data(), std::min(bytes.size(), kPieceBytes));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_system(fmt::format("write {} at offset {}", path_, written_));
+    const auto taken = bytes.first(static_cast<std::size_t>(n));  // may be less than asked: the loop brings the rest
+    if (hash_) hash_->add(taken);
+    written_ += taken.size();
+    bytes = bytes.subspan(taken.size());
+    start_writeback();
+  }
+}
+
+void Output::start_writeback() {
+  if (!options_.sync || written_ - started_ < kWritebackBytes) return;
+  // A hint: what goes wrong here is reported by the fsync.
+  ::sync_file_range(fd_.get(), static_cast<off_t>(started_), static_cast<off_t>(written_ - started_), SYNC_FILE_RANGE_WRITE);
+  started_ = written_;
+}
+
+Written Output::finish() {
+  put(std::as_bytes(std::span(buffer_)));
+  buffer_.clear();
+  if (options_.sync && ::fsync(fd_.get()) != 0) throw_system(fmt::format("fsync {} ({} bytes)", path_, written_));
+  finished_ = ::close(fd_.release()) == 0;  // some file systems say only here that the disk is full
+  if (!finished_) {
+    const int error = errno;
+    ::unlink(path_.c_str());
+    throw_system(fmt::format("close {} ({} bytes)", path_, written_), error);
+  }
+  return {written_, hash_ ? hash_->hex() : std::string{}};
+}
+
+void sync_folder(const std::string& path) {
+  const Fd folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (!folder) throw_system(fmt::format("open {} to make its names durable", path));
+  if (::fsync(folder.get()) != 0 && errno != EINVAL) throw_system(fmt::format("fsync {}", path));
+}
+
+}  // namespace cohort::checkpoint

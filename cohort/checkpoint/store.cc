@@ -1,0 +1,132 @@
+// Writing side of a Store.
+#include "cohort/checkpoint/store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/base/trace.h"
+#include "cohort/checkpoint/workshop.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_names(std::span<const TensorFile> files) {
+  std::set<std::string_view> names;
+  for (const TensorFile& file : files) {
+    if (!is_file_name(file.name)) throw_failure(Kind::usage, "checkpoint: '{}' is no name for a file", printable(file.name));
+    if (!names.insert(file.name).second) throw_failure(Kind::usage, "checkpoint: two files are called '{}'", file.name);
+  }
+}
+
+std::string what_is_left(const Store& store) {
+  try {
+    const auto listed = store.list();
+    return listed.empty() ? "there is no older one" : fmt::format("the newest there is step {}", listed.front().step);
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
+}
+
+}  // namespace
+
+Store::Store(std::string folder, StoreOptions options) : folder_(std::move(folder)), options_(options) {
+  if (options_.keep < 1) throw_failure(Kind::usage, "checkpoints: keep={} would keep none; at least 1", options_.keep);
+  while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
+  if (folder_.empty()) throw_failure(Kind::usage, "checkpoints: no folder given");
+  make_durable_folder(folder_);
+  sweep_workshops(folder_);
+}
+
+Saved Store::save(Manifest manifest, std::span<const TensorFile> files) const {
+  const Span span{"checkpoint", folder_};
+  check_names(files);
+  format_manifest(manifest);  // refuses what cannot be written, before gigabytes are
+  Saved saved{{fmt::format("{}/{}", folder_, step_name(manifest.step)), std::move(manifest)}};
+  Manifest& kept = saved.checkpoint.manifest;
+  try {
+    Workshop workshop(workshop_path(folder_, kept.step));
+    kept.files = write_files(workshop.path(), files);
+    const auto text = format_manifest(kept);
+    Output output(fmt::format("{}/{}", workshop.path(), kManifestName), {.hash = false, .sync = true, .mode = 0600});
+    output.write(std::as_bytes(std::span(text)));
+    output.finish();
+    sync_folder(workshop.path());
+    if (options_.reread) check_digests(workshop.path(), kept);  // older ones go only after a successor that is known to hold
+    if (!publish(workshop.path(), saved.checkpoint.path)) workshop.moved_away();  // else it now holds the one that was replaced
+    sync_folder(folder_);
+  } catch (const Failure& failure) {
+    const auto* hint = failure.kind() == Kind::system ? "; free space or repair the disk, and the next one may succeed" : "";
+    throw_failure(failure.kind(), "checkpoint of step {} in {} was not saved: {}; {}{}", kept.step, folder_, failure.what(),
+                  what_is_left(*this), hint);
+  }
+  for (const ManifestFile& file : kept.files) saved.bytes += file.bytes;
+  prune(saved);
+  return saved;
+}
+
+std::vector<ManifestFile> Store::write_files(const std::string& into, std::span<const TensorFile> files) const {
+  std::vector<ManifestFile> written;
+  for (const TensorFile& file : files) {
+    const auto w = write_safetensors(fmt::format("{}/{}", into, file.name), file.tensors, file.metadata, {.mode = 0600});
+    written.push_back({file.name, w.bytes, w.sha256});
+  }
+  return written;
+}
+
+bool Store::publish(const std::string& temporary, const std::string& path) const {
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) return false;
+  if (errno == EINVAL || errno == ENOSYS) {  // no flags on this file system; plain rename refuses a folder that is not empty
+    if (::rename(temporary.c_str(), path.c_str()) == 0) return false;
+  }
+  if (errno != EEXIST && errno != ENOTEMPTY) throw_system(fmt::format("rename {} to {}", temporary, path));
+  // The step is there already, from before a restart. Both names stay valid at every instant.
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return true;
+  throw_system(fmt::format("{} is there already, and this file system cannot exchange folders; move it away. rename", path));
+}
+
+// Counts whole checkpoints from the newest down; what comes after the last one to keep goes. The one just saved stays in any case.
+void Store::prune(Saved& saved) const {
+  try {
+    int whole = 0;
+    std::vector<Listed> old;
+    for (const Listed& listed : list()) {
+      if (whole >= options_.keep && listed.path != saved.checkpoint.path) {
+        old.push_back(listed);
+        continue;
+      }
+      try {
+        read_manifest(listed.path, listed.step);
+        ++whole;
+      } catch (const Failure& failure) {
+        saved.warnings.push_back(fmt::format("{} is damaged and does not count among those to keep: {}", listed.path, failure.what()));
+      }
+    }
+    for (const Listed& listed : old) {
+      const Fd lock{::open(listed.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+      if (lock) ::flock(lock.get(), LOCK_EX | LOCK_NB);  // a Store that starts meanwhile leaves the rest to us
+      // Out of sight in one instant: a crash half way leaves a temporary, not half a checkpoint.
+      const auto aside = workshop_path(folder_, listed.step) + "-old";
+      if (::rename(listed.path.c_str(), aside.c_str()) != 0) throw_system(fmt::format("rename {} to {}", listed.path, aside));
+      std::error_code error;
+      fs::remove_all(aside, error);
+      if (error && fs::exists(aside, error))  // a Store that started meanwhile may have swept it
+        saved.warnings.push_back(fmt::format("{}, removed, still takes space as {}", listed.path, aside));
+      saved.removed.push_back(listed.path);
+    }
+  } catch (const Failure& failure) {  // the new checkpoint is safe whatever became of the old ones
+    saved.warnings.push_back(fmt::format("older checkpoints stay: {}", failure.what()));
+  }
+  for (const auto& warning : saved.warnings) log_warning("{}", warning);
+}
+
+}  // namespace cohort::checkpoint

@@ -1,0 +1,90 @@
+// A run's checkpoints on disk: folders step-00001200/ with the tensors' files and a manifest.
+//   save:   .tmp-<step>-<pid>/ | each file written, hashed, fsynced | manifest last | fsync of the folder | read back | rename
+//           | fsync of the parent | only then older ones go, down to `keep`
+//   newest: the newest whose manifest and digests hold. One that does not is named in the log and in the answer, and the one before serves.
+// At every instant, power cuts included, a folder called step-* is complete or was damaged after it was written; what save() returned for
+// survives. A failed save leaves the older checkpoints and no temporary.
+// Owner: values, copies are cheap. Threads: reading any; saving one at a time per folder. A folder belongs to one run.
+// Failure: Kind::system (a full disk names path, offset and what is still there), Kind::corrupt, Kind::usage.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cohort/base/error.h"
+#include "cohort/checkpoint/manifest.h"
+#include "cohort/checkpoint/safetensors.h"
+
+namespace cohort::checkpoint {
+
+// One file of a checkpoint; borrowed during save().
+struct TensorFile {
+  std::string name;  // "model.safetensors"
+  std::vector<TensorView> tensors;
+  Metadata metadata{};
+};
+
+struct Checkpoint {
+  std::string path;  // of the folder
+  Manifest manifest;
+  std::string file(std::string_view name) const;  // its path; Kind::usage when the manifest does not list it
+};
+
+struct Refusal {
+  std::string path;
+  Error error;
+};
+
+struct Newest {
+  std::optional<Checkpoint> checkpoint;  // empty: none that holds
+  std::vector<Refusal> refused;          // newer ones that were damaged, newest first
+};
+
+struct Listed {
+  std::int64_t step = 0;
+  std::string path;
+  bool operator==(const Listed&) const = default;
+};
+
+struct Saved {
+  Checkpoint checkpoint;
+  std::uint64_t bytes = 0;              // of all files
+  std::vector<std::string> removed{};   // paths of older checkpoints
+  std::vector<std::string> warnings{};  // the checkpoint is safe, but older ones could not be removed
+};
+
+struct StoreOptions {
+  int keep = 3;        // whole checkpoints to keep, at least 1
+  bool reread = true;  // read a new one back and compare digests before it gets its name and older ones go
+};
+
+class Store {
+ public:
+  // Makes the folder (0700) if need be, durably, and removes temporaries that no living process writes.
+  explicit Store(std::string folder, StoreOptions options = {});
+  const std::string& folder() const { return folder_; }
+
+  // manifest.files is filled in here. A step that is there already is exchanged in one instant.
+  Saved save(Manifest manifest, std::span<const TensorFile> files) const;
+  std::vector<Listed> list() const;  // by name only, newest first
+  Newest newest() const;
+  // Reads everything and throws what is wrong: name, offset, digest.
+  Checkpoint verify(const std::string& path) const;
+
+ private:
+  std::vector<ManifestFile> write_files(const std::string& into, std::span<const TensorFile> files) const;
+  bool publish(const std::string& temporary, const std::string& path) const;  // true: exchanged with one that was there
+  void prune(Saved& saved) const;
+  bool look(Newest& newest) const;
+
+  std::string folder_;
+  StoreOptions options_;
+};
+
+std::string step_name(std::int64_t step);                              // "step-00001200"
+std::optional<std::int64_t> step_of_name(std::string_view name);       // only of names that step_name gives
+Manifest read_manifest(const std::string& folder, std::int64_t step);  // manifest, step and the files' sizes, not their digests
+void check_digests(const std::string& folder, const Manifest& manifest);
+
+}  // namespace cohort::checkpoint

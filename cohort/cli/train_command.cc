@@ -1,0 +1,60 @@
+// cohort train: checks the settings, then starts the ranks.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cohort/base/error.h"
+#include "cohort/cli/cli.h"
+#include "cohort/cli/worker_program.h"
+#include "cohort/train/settings.h"
+
+namespace cohort::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "\nexamples:\n"
+    "  cohort train -n 2                                        the defaults: an MLP on Fashion-MNIST\n"
+    "  cohort train configs/fashion_cnn.yaml -n 2\n"
+    "  cohort train -n 2 --set model=cnn --set epochs=3 --set 'optim.rule=adamw(lr=1e-3)'\n"
+    "  cohort train configs/fashion_cnn.yaml -n 2 --set checkpoint.resume=never --out runs/again\n\n"
+    "A run writes into its folder: config.yaml, metrics.jsonl, checkpoints/, tensorboard/, report.html and, with observe.trace, "
+    "trace.json.\n"
+    "Started again it goes on from its newest checkpoint. `cohort train --help-config` explains every setting.\n";
+
+int run(int argc, char** argv) {
+  SettingsSource source;
+  std::string ranks = "1", out;
+  bool help_config = false, markdown = false, show = false;
+  CLI::App app{"train a model on several ranks of this host", "cohort train"};
+  app.footer(kExamples);
+  app.add_option("config", source.file, "YAML file with settings; none: the defaults");
+  app.add_option("-n,--ranks,--np,--nproc-per-node", ranks, "ranks to start, or auto for one per core")->capture_default_str();
+  app.add_option("--set", source.sets, "key=value, as often as needed: wins over the file")->expected(1)->take_all();
+  app.add_option("-o,--out", out, "folder of the run (the setting `out`)");
+  app.add_flag("--help-config", help_config, "every setting with its type, range, default and meaning");
+  app.add_flag("--markdown", markdown, "--help-config as the reference page docs/settings.md");
+  app.add_flag("--show-config", show, "print the settings in effect and where each comes from, and stop");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return fmt::print("{}", app.help()), 0;
+  } catch (const CLI::ParseError& error) {
+    throw_failure(Kind::usage, "{}; `cohort train --help` lists the options", error.what());
+  }
+  TrainConfig preset;
+  if (markdown) return fmt::print("# Settings of `cohort train`\n\nWritten by `cohort train --markdown`.\n\n{}", Config(preset).markdown()), 0;
+  if (help_config) return fmt::print("{}", Config(preset).help()), 0;
+  if (!out.empty()) source.sets.push_back("out=" + out);
+  TrainConfig config = read_settings(source);
+  if (show) return fmt::print("{}", Config(config).yaml()), 0;
+  std::vector<std::string> args{"train"};
+  if (!source.file.empty()) args.push_back(source.file);
+  for (const auto& set : source.sets) args.insert(args.end(), {"--set", set});
+  return run_workers(ranks, args);
+}
+
+}  // namespace
+
+Command train_command() { return {"train", "train a model on several ranks", run}; }
+
+}  // namespace cohort::cli

@@ -1,0 +1,38 @@
+#include "cohort/cli/worker_program.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
+#include "cohort/cli/run_binding.h"
+#include "cohort/cli/run_front.h"
+
+namespace cohort::cli {
+
+std::string find_worker() {
+  const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  for (const auto& place : {here / "cohort-worker", here / "../libexec/cohort/cohort-worker"})
+    if (std::filesystem::exists(place)) return place.string();
+  throw_failure(Kind::usage, "cohort-worker is not beside {}: this cohort was built without torch; build with COHORT_WITH_TORCH",
+                here.string());
+}
+
+int run_workers(const std::string& ranks, const std::vector<std::string>& args) {
+  LaunchPlan plan;
+  plan.environment = group::read_environment();
+  const std::string worker = find_worker();
+  std::vector<std::string> words{"-n", ranks, "--no-prefix", "--quiet", "--", worker};
+  words.insert(words.end(), args.begin(), args.end());
+  plan.options = parse_run(words, plan.environment);
+  plan.program = find_program(plan.options, plan.environment);
+  plan.host = look_at_host();
+  plan.ranks = ranks == "auto" ? usable_cores(plan.host) : static_cast<int>(parse_int(ranks));
+  if (plan.ranks < 1) throw_failure(Kind::usage, "-n {}: at least one rank", ranks);
+  if (const char* tty = isatty(STDERR_FILENO) != 0 ? ttyname(STDERR_FILENO) : nullptr) plan.environment["COHORT_TTY"] = tty;
+  return run_in_front(std::move(plan));
+}
+
+}  // namespace cohort::cli

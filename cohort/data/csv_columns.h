@@ -1,0 +1,16 @@
+// What the data sets that read CSV share: telling a header from data, and whole numbers with a place in their errors.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "cohort/data/formats.h"
+
+namespace cohort::data {
+
+std::optional<std::int64_t> csv_number(std::string_view field);  // a whole number >= 0, nothing else in the field
+std::int64_t csv_integer(std::string_view field, const CsvReader& reader, std::size_t column);  // Kind::corrupt otherwise
+// header: yes, no, or auto: a header's label is no number.
+bool is_header(std::string_view header, std::string_view first_label);
+
+}  // namespace cohort::data

@@ -1,0 +1,93 @@
+// Pictures in folders, one folder for each class: dir/cat/1.jpg, dir/dog/a.png. Classes are the folders' names in alphabetical order.
+// Only names are read when the set is opened; a picture is decoded and resized each time it is asked for.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "cohort/base/bytes.h"
+#include "cohort/base/error.h"
+#include "cohort/base/file.h"
+#include "cohort/data/dataset.h"
+#include "cohort/data/image.h"
+
+namespace cohort::data {
+namespace {
+
+using Type = SpecParam::Type;
+constexpr std::size_t kMostFileBytes = 256_MiB;
+
+const SpecSchema& schema() {
+  static const SpecSchema one{
+      "folder",
+      "JPEG and PNG pictures, a subfolder for each class, decoded when asked for",
+      {{.name = "dir", .type = Type::text, .doc = "folder of the classes' folders"},
+       {.name = "size", .type = Type::text, .doc = "height x width every picture is brought to"},
+       {.name = "channels", .type = Type::integer, .doc = "3: colour, 1: grey", .preset = "3", .low = 1, .high = 3}}};
+  return one;
+}
+
+struct Entry {
+  std::string path;
+  std::int64_t label;
+};
+
+class Folder final : public Dataset {
+ public:
+  Folder(Form form, std::vector<Entry> entries)
+      : Dataset(std::move(form), static_cast<std::int64_t>(entries.size())), entries_(std::move(entries)) {}
+
+  Sample sample(std::int64_t index, Scratch& scratch) const override {
+    const Entry& entry = entries_[static_cast<std::size_t>(index)];
+    const Image image = decode_image(read_file(entry.path, kMostFileBytes), form().shape[0], entry.path);
+    scratch = resize_planar(image, form().shape[1], form().shape[2]);
+    return {.input = scratch.data(), .label = entry.label};
+  }
+  std::string where(std::int64_t index) const override { return entries_[static_cast<std::size_t>(index)].path; }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+bool is_picture(const std::filesystem::path& path) {
+  constexpr std::array<std::string_view, 3> kEndings{".jpg", ".jpeg", ".png"};
+  std::string ending = path.extension().string();
+  for (char& c : ending) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
+}
+
+// Names of what is in a folder, sorted: the same on every machine.
+std::vector<std::filesystem::path> listed(const std::filesystem::path& dir) {
+  std::error_code error;
+  std::vector<std::filesystem::path> all;
+  for (std::filesystem::directory_iterator i(dir, error), end; !error && i != end; i.increment(error)) all.push_back(i->path());
+  if (error)
+    throw_failure(Kind::usage, "cannot list the folder {}: {}; set dir= to the folder of the classes' folders", dir.string(),
+                  error.message());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+std::shared_ptr<const Dataset> open(const SpecValues& v) {
+  const std::int64_t channels = v.integer("channels");
+  if (channels == 2) throw_failure(Kind::usage, "folder: pictures have channels=1 (grey) or channels=3 (colour), not 2");
+  Form form{.shape = parse_shape(v.text("size"), 2)};
+  form.shape.insert(form.shape.begin(), channels);
+  std::vector<Entry> entries;
+  for (const auto& folder : listed(v.text("dir"))) {
+    if (!std::filesystem::is_directory(folder)) continue;
+    for (const auto& file : listed(folder))
+      if (is_picture(file)) entries.push_back({file.string(), form.classes});
+    ++form.classes;
+  }
+  if (entries.empty()) {
+    throw_failure(Kind::usage, "{}: {} subfolders and not one .jpg, .jpeg or .png in them; expected dir/class/picture.jpg", v.text("dir"),
+                  form.classes);
+  }
+  return std::make_shared<Folder>(std::move(form), std::move(entries));
+}
+
+}  // namespace
+
+extern const DatasetKind row_folder{.name = "folder", .about = "pictures, a subfolder for each class", .schema = schema, .open = open};
+
+}  // namespace cohort::data

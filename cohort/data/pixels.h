@@ -1,0 +1,30 @@
+// Loops over the pixels of one image: planar float32, channel after channel. Outside an image everything is zero (black).
+// Threads: any, pure functions; in and out never overlap. Failure: none, callers have checked shapes. Compiled with -O3.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace cohort::data {
+
+struct ImageShape {
+  std::int64_t channels = 0, height = 0, width = 0;
+  std::int64_t plane() const { return height * width; }
+  std::int64_t elements() const { return channels * plane(); }
+};
+
+// out[i] = in[i] * times + plus, of bytes and of floats: the same bits for the same values.
+void scale_pixels(const std::uint8_t* in, float* out, std::int64_t count, float times, float plus);
+void scale_pixels(const float* in, float* out, std::int64_t count, float times, float plus);
+void widen(const std::uint8_t* in, std::int64_t* out, std::int64_t count);
+
+void mirror(const float* in, float* out, const ImageShape& shape);  // left and right change places
+// out[y][x] = in[y - down][x - right]
+void move(const float* in, float* out, const ImageShape& shape, std::int64_t down, std::int64_t right);
+
+// out at p = in at centre + m (p - centre), bilinear; p is (x, y), the centre is the image's.
+struct Linear {
+  float xx = 1, xy = 0, yx = 0, yy = 1;
+};
+void warp(const float* in, float* out, const ImageShape& shape, const Linear& m);
+
+}  // namespace cohort::data

@@ -1,0 +1,67 @@
+// What happens to images between the data set and the model, as a list of specs:
+//   const auto train = Transforms::parse("flip, crop(pad=4), normalise", *training_set);
+//   const auto test = train.for_evaluation();                      // the same normalisation, nothing random
+// Bytes become floats 0..255, the random ones run in the order written, and one last pass scales: to [0, 1], or as normalise says.
+// A random transform draws from a Dice of (seed, epoch, sample index): the same image whatever rank, thread or batch makes it.
+// Owner: values, cheap to copy. Threads: any, everything is const. Failure: Kind::usage.
+// To add one: transforms/<word>.cc with `row_<word>`, the word in transforms/CMakeLists.txt, and transforms/<word>_test.cc.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cohort/base/spec.h"
+#include "cohort/data/dataset.h"
+#include "cohort/data/pixels.h"
+#include "cohort/data/random.h"
+
+namespace cohort::data {
+
+// The last pass, for each channel: out = byte * times + plus.
+struct Scale {
+  std::vector<float> times, plus;
+};
+
+class Transform {
+ public:
+  virtual ~Transform() = default;
+  virtual std::string text() const = 0;  // the effective spec: nothing left to measure
+  // Draws, then writes the changed image to out and says true, or leaves out alone and says false: unchanged this time.
+  virtual bool apply(const float* /*in*/, float* /*out*/, const ImageShape& /*shape*/, Dice& /*dice*/) const { return false; }
+  virtual std::optional<Scale> scale() const { return std::nullopt; }  // not random: the last pass
+};
+
+struct TransformKind {
+  std::string_view name, about;
+  const SpecSchema& (*schema)();
+  std::shared_ptr<const Transform> (*make)(const SpecValues& values, const Dataset& training);
+};
+
+std::span<const TransformKind* const> transform_rows();
+
+// One for each thread that makes batches.
+struct Workbench {
+  Scratch bytes;
+  std::vector<float> images[2];
+};
+
+class Transforms {
+ public:
+  Transforms() = default;  // bytes to [0, 1]
+  static Transforms parse(std::string_view list, const Dataset& training);
+  Transforms for_evaluation() const;
+  bool empty() const { return random_.empty() && !scaling_; }
+  std::string text() const;  // parse() takes it back and measures nothing: what a checkpoint keeps
+
+  void make(const std::uint8_t* pixels, float* out, const ImageShape& shape, Dice dice, Workbench& bench) const;
+
+ private:
+  std::vector<std::shared_ptr<const Transform>> random_;
+  std::shared_ptr<const Transform> scaling_;
+  std::optional<Scale> scale_;
+};
+
+}  // namespace cohort::data

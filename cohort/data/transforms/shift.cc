@@ -1,0 +1,41 @@
+// Moves the image by whole pixels, up to `pixels` in each direction; what comes in is black.
+#include <fmt/format.h>
+
+#include "cohort/data/transform.h"
+
+namespace cohort::data {
+namespace {
+
+using Type = SpecParam::Type;
+
+const SpecSchema& schema() {
+  static const SpecSchema one{
+      "shift",
+      "moves by whole pixels, at random",
+      {{.name = "pixels", .type = Type::integer, .doc = "furthest, in each direction", .preset = "2", .low = 0, .high = 10000}}};
+  return one;
+}
+
+class Shift final : public Transform {
+ public:
+  explicit Shift(std::int64_t pixels) : pixels_(pixels) {}
+  std::string text() const override { return fmt::format("shift(pixels={})", pixels_); }
+  bool apply(const float* in, float* out, const ImageShape& shape, Dice& dice) const override {
+    const std::int64_t down = dice.between(-pixels_, pixels_);
+    const std::int64_t right = dice.between(-pixels_, pixels_);
+    if (down == 0 && right == 0) return false;
+    move(in, out, shape, down, right);
+    return true;
+  }
+
+ private:
+  std::int64_t pixels_;
+};
+
+std::shared_ptr<const Transform> make(const SpecValues& v, const Dataset&) { return std::make_shared<Shift>(v.integer("pixels")); }
+
+}  // namespace
+
+extern const TransformKind row_shift{.name = "shift", .about = "moves by whole pixels, at random", .schema = schema, .make = make};
+
+}  // namespace cohort::data

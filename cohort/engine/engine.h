@@ -1,0 +1,90 @@
+// The Engine takes gradients to parameters: it lays them out in buckets, carries the buckets over the ranks, holds the step's vote,
+// updates.
+//   Engine engine(comm, nn::parameters(model), {.strategy = "all_reduce(op=sum)"}, optim::make("sgd(lr=0.1)"));
+//   engine.begin(info);            // gradients are in place; `sync` false: accumulate only, nothing is communicated
+//   loss.backward();
+//   Verdict v = engine.finish();   // agree, vote, update: the same answer on every rank
+// A step is whole or not at all: all buckets agree, one vote commits, then parameters change. A gradient that is not finite on any rank
+// calls the step off on all of them. early_update fuses the two sweeps for speed, gives these promises up, and clipping with them. A
+// parameter that got no gradient on any rank is not updated (as libtorch skips an undefined gradient); one that got it on some ranks counts
+// as zero on the others. Frozen parameters (requires_grad false) take no part. Tied ones count once. Owner: Trainer or DataParallel.
+// Threads: one; backward's hooks only count and hand over. Failure: the first one, from finish(), naming the bucket; the engine is useless
+// afterwards.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/engine/lane.h"
+#include "cohort/engine/options.h"
+#include "cohort/engine/plan.h"
+#include "cohort/optim/groups.h"
+
+namespace cohort::engine {
+
+struct Parameter {
+  std::string name;
+  at::Tensor tensor;  // a leaf that requires grad, on the CPU, float or double
+  optim::Group group{};
+};
+
+struct Verdict {
+  bool committed = true;      // false: a gradient was not finite, and nothing was changed
+  double squared_before = 0;  // mean over ranks of the squared norm of their own gradients; only with options.norms
+  double squared_after = 0;   // of the agreed gradient, before clipping
+  double clip = 1;            // what gradients were multiplied with
+  std::vector<double> sums;   // what the caller gave to finish(), summed over the ranks
+  Seconds3 seconds;
+};
+
+class Engine {
+ public:
+  // rule: none, the caller updates by itself. cores, ranks_here: of this host, for choosing lanes.
+  Engine(collective::Communicator& comm, std::vector<Parameter> parameters, EngineOptions options,
+         std::unique_ptr<optim::Optimizer> rule = nullptr, int cores = 1, int ranks_here = 1);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void begin(const optim::StepInfo& step, bool sync = true);
+  Verdict finish(std::span<const double> sums = {});
+  // Called from backward, at the first gradient of a step that synchronises.
+  void on_first_gradient(std::function<void()> call) { on_first_ = std::move(call); }
+
+  const std::vector<std::unique_ptr<sync::Bucket>>& buckets() const { return buckets_; }
+  const LaneChoice& lanes() const { return lanes_choice_; }
+  const optim::Optimizer* rule() const { return rule_.get(); }
+  void zero_gradients();
+  // Optimizer state by parameter, in the order given: for checkpoints.
+  void each_state(const std::function<void(const std::string& parameter, const std::string& state, const at::Tensor& values)>& visit) const;
+
+ private:
+  struct Hook;
+  void make_buckets(const std::vector<std::size_t>& order);
+  void open_lanes();
+  void arrived(std::size_t parameter);
+  void reorder();
+  std::vector<Report> carry_all();
+  Verdict vote(std::span<const double> sums, const std::vector<Report>& reports);
+  std::vector<bool> find_missing(double anywhere);
+  void settle_all(const Verdict& verdict, const std::vector<bool>& missing);
+
+  collective::Communicator& comm_;
+  const EngineOptions options_;
+  std::vector<Parameter> parameters_;
+  std::unique_ptr<optim::Optimizer> rule_;
+  std::unique_ptr<sync::Strategy> strategy_;
+  LaneChoice lanes_choice_;
+  std::vector<std::unique_ptr<sync::Bucket>> buckets_;
+  std::vector<std::size_t> bucket_of_;  // by parameter
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::size_t> order_;  // of arrival, until buckets follow it
+  std::vector<bool> arrived_;       // by parameter, this step
+  std::vector<std::size_t> left_;   // by bucket: gradients still to come
+  bool syncing_ = false, ordered_ = false;
+  optim::StepInfo step_;
+  std::function<void()> on_first_;
+};
+
+}  // namespace cohort::engine

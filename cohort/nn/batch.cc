@@ -1,0 +1,49 @@
+#include "cohort/nn/batch.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <vector>
+
+namespace cohort::nn {
+namespace {
+
+std::vector<std::int64_t> input_sizes(const data::Form& form, std::int64_t count) {
+  std::vector<std::int64_t> sizes{count};
+  sizes.insert(sizes.end(), form.shape.begin(), form.shape.end());
+  return sizes;
+}
+
+std::vector<std::int64_t> label_sizes(const data::Form& form, std::int64_t count) {
+  return form.next_tokens ? std::vector<std::int64_t>{count, form.elements()} : std::vector<std::int64_t>{count};
+}
+
+at::ScalarType input_type(const data::Form& form) { return form.input == data::Input::pixels ? at::kFloat : at::kLong; }
+
+void fit(at::Tensor& tensor, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
+  if (tensor.defined() && tensor.sizes() == at::IntArrayRef(sizes) && tensor.scalar_type() == type && tensor.is_contiguous() &&
+      tensor.device().is_cpu())
+    return;
+  tensor = at::empty(sizes, at::TensorOptions().dtype(type));
+}
+
+}  // namespace
+
+Tensors tensors(const data::Batch& batch) {
+  const data::Form& form = *batch.form;
+  const auto hold = [memory = batch.memory](void*) {};  // the deleter: the memory goes back with the last tensor
+  return {at::from_blob(batch.memory->inputs(), input_sizes(form, batch.count), hold, at::TensorOptions().dtype(input_type(form))),
+          at::from_blob(batch.memory->labels(), label_sizes(form, batch.count), hold, at::TensorOptions().dtype(at::kLong))};
+}
+
+void fetch(const data::Dataset& set, const data::Transforms& transforms, std::span<const std::int64_t> indices, at::Tensor& inputs,
+           at::Tensor& labels) {
+  const auto count = static_cast<std::int64_t>(indices.size());
+  fit(inputs, input_sizes(set.form(), count), input_type(set.form()));
+  fit(labels, label_sizes(set.form(), count), at::kLong);
+  const data::Transforms still = transforms.for_evaluation();
+  data::Workbench bench;
+  data::make_rows({set, still}, indices, {inputs.data_ptr(), labels.mutable_data_ptr<std::int64_t>()}, bench);
+}
+
+}  // namespace cohort::nn

@@ -1,0 +1,116 @@
+#include "cohort/nn/models/layers.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "cohort/base/error.h"
+#include "cohort/nn/sync_batch_norm.h"
+
+namespace cohort::nn {
+
+SpecParam whole(std::string name, std::string doc, std::int64_t preset, std::int64_t low) {
+  constexpr double kMost = 1 << 24;
+  return {.name = std::move(name),
+          .type = SpecParam::Type::integer,
+          .doc = std::move(doc),
+          .preset = std::to_string(preset),
+          .low = static_cast<double>(low),
+          .high = kMost};
+}
+
+SpecParam share(std::string name, std::string doc, double preset) {
+  return {.name = std::move(name),
+          .type = SpecParam::Type::real,
+          .doc = std::move(doc),
+          .preset = fmt::format("{}", preset),
+          .low = 0,
+          .high = 0.999};
+}
+
+SpecParam norm_param(std::vector<std::string> words) {
+  std::string first = words.front();
+  return {.name = "norm",
+          .type = SpecParam::Type::word,
+          .doc = "normalisation after each convolution",
+          .preset = std::move(first),
+          .words = std::move(words)};
+}
+
+torch::nn::AnyModule make_norm(const std::string& word, std::int64_t channels) {
+  constexpr std::int64_t kGroups = 32;  // Wu and He 2018, arXiv:1803.08494
+  if (word == "batch") return torch::nn::AnyModule(SyncBatchNorm(channels));
+  if (word == "group") return torch::nn::AnyModule(torch::nn::GroupNorm(std::gcd(kGroups, channels), channels));
+  return {};
+}
+
+Block slice(std::string name, const torch::nn::Sequential& sequence, std::size_t first, std::size_t last) {
+  Block block{.name = std::move(name), .modules = {}, .forward = nullptr};
+  for (std::size_t i = first; i < last; ++i) block.modules.push_back(sequence->ptr(i));
+  block.forward = [sequence = torch::nn::Sequential(sequence), first, last](const at::Tensor& x) mutable {
+    at::Tensor y = x;
+    for (std::size_t i = first; i < last; ++i) y = (sequence->begin() + static_cast<std::ptrdiff_t>(i))->forward(y);
+    return y;
+  };
+  return block;
+}
+
+AttentionImpl::AttentionImpl(const TransformerOptions& given) : options(given) {
+  if (given.d % given.heads != 0)
+    throw_failure(Kind::usage, "transformer: d={} cannot be split into heads={}; make d a multiple", given.d, given.heads);
+  c_attn = register_module("c_attn", torch::nn::Linear(given.d, 3 * given.d));
+  c_proj = register_module("c_proj", torch::nn::Linear(given.d, given.d));
+  dropout = register_module("dropout", torch::nn::Dropout(given.dropout));
+}
+
+at::Tensor AttentionImpl::forward(const at::Tensor& x) {
+  const std::int64_t n = x.size(0), t = x.size(1), d = options.d;
+  const auto parts =
+      c_attn(x).view({n, t, 3, options.heads, d / options.heads}).permute({2, 0, 3, 1, 4}).unbind(0);  // each [n, heads, t, d / heads]
+  const at::Tensor mixed =
+      at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, is_training() ? options.dropout : 0.0, options.causal);
+  return dropout(c_proj(mixed.transpose(1, 2).reshape({n, t, d})));
+}
+
+MlpImpl::MlpImpl(const TransformerOptions& given) {
+  c_fc = register_module("c_fc", torch::nn::Linear(given.d, 4 * given.d));
+  c_proj = register_module("c_proj", torch::nn::Linear(4 * given.d, given.d));
+  dropout = register_module("dropout", torch::nn::Dropout(given.dropout));
+}
+
+at::Tensor MlpImpl::forward(const at::Tensor& x) { return dropout(c_proj(at::gelu(c_fc(x), "tanh"))); }
+
+TransformerBlockImpl::TransformerBlockImpl(const TransformerOptions& given) {
+  ln_1 = register_module("ln_1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({given.d})));
+  attn = register_module("attn", Attention(given));
+  ln_2 = register_module("ln_2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({given.d})));
+  mlp = register_module("mlp", Mlp(given));
+}
+
+at::Tensor TransformerBlockImpl::forward(const at::Tensor& x) {
+  const at::Tensor middle = x + attn(ln_1(x));
+  return middle + mlp(ln_2(middle));
+}
+
+Block embedding_block(torch::nn::Module& owner, std::int64_t vocabulary, std::int64_t context, std::int64_t d, double dropout) {
+  auto wte = own(owner, "wte", torch::nn::Embedding(vocabulary, d));
+  auto wpe = own(owner, "wpe", torch::nn::Embedding(context, d));
+  auto drop = own(owner, "drop", torch::nn::Dropout(dropout));
+  return {"embed", {wte.ptr(), wpe.ptr(), drop.ptr()}, [wte, wpe, drop, context](const at::Tensor& ids) mutable {
+            const std::int64_t t = ids.size(1);
+            if (t > context)
+              throw_failure(Kind::usage, "{} tokens do not fit a context of {}; cut the sequences or build with context={}", t, context, t);
+            return drop(wte(ids) + wpe->weight.slice(0, 0, t));
+          }};
+}
+
+void add_transformer_blocks(Model& model, torch::nn::Module& owner, std::int64_t layers, const TransformerOptions& options) {
+  auto list = own(owner, "h", torch::nn::ModuleList());
+  for (std::int64_t i = 0; i < layers; ++i) {
+    TransformerBlock block(options);
+    list->push_back(block);
+    model.add({fmt::format("h.{}", i), {block.ptr()}, [block](const at::Tensor& x) mutable { return block(x); }});
+  }
+}
+
+}  // namespace cohort::nn

@@ -1,0 +1,14 @@
+// ResNet-34: basic blocks, {3, 4, 6, 3} of them. The network is in resnet.cc.
+#include "cohort/nn/models/resnet.h"
+
+namespace cohort::nn {
+namespace {
+
+Model build(const SpecValues& values) { return build_resnet({.name = "resnet34", .bottleneck = false, .repeats = {3, 4, 6, 3}}, values); }
+
+}  // namespace
+
+extern const Architecture row_resnet34{
+    .name = "resnet34", .about = "ResNet-34, basic blocks", .params = resnet_params, .build = build, .init = init_resnet};
+
+}  // namespace cohort::nn

@@ -1,0 +1,104 @@
+#include "cohort/optim/measure.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "cohort/base/error.h"
+#include "cohort/optim/isa.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace cohort::optim {
+namespace {
+
+using Lanes = std::array<double, kMeasureLanes>;
+
+template <class T>
+COHORT_INLINE double square(T x) {
+  return static_cast<double>(x) * static_cast<double>(x);
+}
+
+// Whole rounds of lanes from the front of a block.
+template <class T>
+COHORT_INLINE void add_rounds(Lanes& sums, const T* data, std::size_t rounds) {
+  Lanes lanes = sums;
+  for (; rounds > 0; --rounds, data += kMeasureLanes)
+    for (std::size_t lane = 0; lane < kMeasureLanes; ++lane) lanes[lane] += square(data[lane]);
+  sums = lanes;
+}
+
+#if defined(__x86_64__)  // compilers split the conversion of four floats in two
+COHORT_FOR_AVX2 inline __m256d four(const float* data) { return _mm256_cvtps_pd(_mm_loadu_ps(data)); }
+COHORT_FOR_AVX2 inline __m256d four(const double* data) { return _mm256_loadu_pd(data); }
+
+template <class T>
+COHORT_FOR_AVX2 void add_rounds_avx2(Lanes& sums, const T* data, std::size_t rounds) {
+  __m256d a = _mm256_setzero_pd(), b = a, c = a, d = a;
+  for (; rounds > 0; --rounds, data += kMeasureLanes) {
+    const __m256d p = four(data), q = four(data + 4), r = four(data + 8), s = four(data + 12);
+    a += p * p;
+    b += q * q;
+    c += r * r;
+    d += s * s;
+  }
+  _mm256_storeu_pd(&sums[0], a);
+  _mm256_storeu_pd(&sums[4], b);
+  _mm256_storeu_pd(&sums[8], c);
+  _mm256_storeu_pd(&sums[12], d);
+}
+#endif
+
+template <class T>
+double block_sum([[maybe_unused]] Isa isa, const T* data, std::size_t count) {
+  Lanes lanes{};
+  const std::size_t rounds = count / kMeasureLanes;
+#if defined(__x86_64__)
+  isa == Isa::avx2 ? add_rounds_avx2(lanes, data, rounds) : add_rounds(lanes, data, rounds);
+#else
+  add_rounds(lanes, data, rounds);
+#endif
+  for (std::size_t i = rounds * kMeasureLanes; i < count; ++i) lanes[i % kMeasureLanes] += square(data[i]);
+  for (std::size_t half = kMeasureLanes / 2; half > 0; half /= 2)
+    for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  return lanes[0];
+}
+
+template <class T>
+bool finite_block(const T* data, std::size_t count) {
+  return std::all_of(data, data + count, [](T x) { return std::isfinite(x); });
+}
+
+template <class T>
+Measure add_blocks(const T* data, std::size_t count, Measure sum) {
+  const Isa isa = current_isa();
+  for (std::size_t at = 0; at < count; at += kMeasureBlock) {
+    const std::size_t n = std::min(kMeasureBlock, count - at);
+    const double squared = block_sum(isa, data + at, n);
+    sum.squared += squared;
+    // Squares do not cancel, so a finite sum proves finite elements. Squares of f64 may overflow by themselves: look again.
+    if (!std::isfinite(squared)) sum.finite = sum.finite && finite_block(data + at, n);
+  }
+  return sum;
+}
+
+}  // namespace
+
+Measure measure(const void* data, std::size_t count, Real dtype, Measure before) {
+  if (dtype == Real::f32) return add_blocks(static_cast<const float*>(data), count, before);
+  return add_blocks(static_cast<const double*>(data), count, before);
+}
+double squared_norm(const void* data, std::size_t count, Real dtype) { return measure(data, count, dtype).squared; }
+bool all_finite(const void* data, std::size_t count, Real dtype) { return measure(data, count, dtype).finite; }
+
+double clip_coefficient(double squared, double limit) {
+  if (!(limit > 0))
+    throw_failure(Kind::usage, "optim: gradients cannot be clipped to a norm of {}; give a positive limit, or do not clip", limit);
+  if (!std::isfinite(squared))
+    throw_failure(Kind::usage, "optim: the squared gradient norm is {}: nothing to clip; drop this step", squared);
+  constexpr double kTorchEps = 1e-6;
+  return std::min(1.0, limit / (std::sqrt(squared) + kTorchEps));
+}
+
+}  // namespace cohort::optim

@@ -1,0 +1,77 @@
+#include "cohort/optim/optimizer.h"
+
+#include <cmath>
+
+#include "cohort/base/error.h"
+#include "cohort/base/registry.h"
+#include "cohort/optim/rule.h"
+#include "cohort/optim/rule_rows.inc"
+
+namespace cohort::optim {
+namespace {
+
+void check(const Optimizer& rule, const Slice& slice, const StepInfo& info) {
+  const std::size_t states = rule.state_names().size();
+  if (slice.state.size() != states)
+    throw_failure(Kind::usage, "optim: {} keeps {} states per element, the slice brings {}; see state_names()", rule.spec(), states,
+                  slice.state.size());
+  if (info.step < 1) throw_failure(Kind::usage, "optim: step {}; updates are counted from 1", info.step);
+  if (!std::isfinite(info.lr) || !std::isfinite(info.grad_scale) || !std::isfinite(slice.lr_scale) || !std::isfinite(slice.weight_decay))
+    throw_failure(Kind::usage, "optim: step {}: lr {}, gradient scale {}, lr scale {}, weight decay {}: all must be finite; drop this step",
+                  info.step, info.lr, info.grad_scale, slice.lr_scale, slice.weight_decay);
+  bool missing = slice.param == nullptr || slice.grad == nullptr;
+  for (const void* state : slice.state) missing = missing || state == nullptr;
+  if (missing && slice.count > 0)
+    throw_failure(Kind::usage, "optim: a slice of {} {} elements has a null param, grad or state", slice.count, name_of(slice.dtype));
+}
+
+// Every parameter of the schema, given or not: two optimizers are the same if and only if these texts are.
+std::string spelled_out(const SpecSchema& schema, const Spec& given) {
+  Spec full;
+  full.name = given.name;
+  for (const SpecParam& p : schema.params()) {
+    const Spec::Param* own = given.find(p.name);
+    std::string value = own != nullptr ? own->value : p.preset.value_or("");
+    if (p.type == SpecParam::Type::real) value = fmt::format("{}", parse_real(value));  // 1e-3 and 0.001 are one number
+    full.params.push_back({p.name, value, false});
+  }
+  return full.to_string();
+}
+
+}  // namespace
+
+std::string_view name_of(Real real) { return real == Real::f32 ? "f32" : "f64"; }
+
+void Optimizer::update(const Slice& slice, const StepInfo& info) const {
+  check(*this, slice, info);
+  if (slice.count > 0) apply(slice, info);
+}
+
+std::span<const Rule* const> rules() { return kRuleRows; }
+const Rule& rule_named(std::string_view name) { return find_row(rules(), name, "optimizer"); }
+
+std::unique_ptr<Optimizer> make(std::string_view text) {
+  const Spec spec = Spec::parse(text);
+  const Rule& rule = rule_named(spec.name);
+  auto optimizer = rule.make(rule.schema().read(spec));
+  optimizer->spec_ = spelled_out(rule.schema(), spec);
+  return optimizer;
+}
+
+std::size_t bytes_per_element(const Optimizer& rule, Real dtype, bool clear_grad) {
+  const std::size_t runs = 1 + rule.state_names().size();
+  return size_of(dtype) * (2 * runs + (clear_grad ? 2 : 1));
+}
+
+SpecParam lr_param(std::string_view preset) {
+  return {.name = "lr",
+          .type = SpecParam::Type::real,
+          .doc = "learning rate that schedules start from",
+          .preset = std::string(preset),
+          .low = 0};
+}
+SpecParam weight_decay_param(std::string_view preset, std::string_view doc) {
+  return {.name = "weight_decay", .type = SpecParam::Type::real, .doc = std::string(doc), .preset = std::string(preset), .low = 0};
+}
+
+}  // namespace cohort::optim

@@ -1,0 +1,96 @@
+// What adam and adamw share: moments, bias corrections, the step. They differ in where weight decay enters.
+//   m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2,   [amsgrad: x <- max(x, v), used in place of v]
+//   w <- w - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+#pragma once
+#include <cmath>
+
+#include "cohort/optim/exact.h"
+#include "cohort/optim/rule.h"
+#include "cohort/optim/sweep.h"
+
+namespace cohort::optim {
+
+template <class T>
+struct Moments {
+  T b1, fresh1, b2, fresh2, root, eps, rate;
+
+  COHORT_INLINE void mix(T g, T& m, T& v) const {
+    m = b1 * m + fresh1 * g;
+    v = b2 * v + fresh2 * g * g;
+  }
+  COHORT_INLINE T step(T m, T v) const { return rate * m / (std::sqrt(v) / root + eps); }
+};
+
+// decoupled: w <- (1 - lr decay) w before the step; otherwise g <- g + decay w.
+template <class T, bool decoupled>
+struct AdamPass {
+  Moments<T> moments;
+  T decay;  // weight decay, or 1 - lr decay
+  COHORT_INLINE T begin(T& w, T g) const {
+    if constexpr (!decoupled) return g + decay * w;
+    w *= decay;
+    return g;
+  }
+  COHORT_INLINE void operator()(T& w, T g, T& m, T& v) const {
+    g = begin(w, g);
+    moments.mix(g, m, v);
+    w -= moments.step(m, v);
+  }
+  COHORT_INLINE void operator()(T& w, T g, T& m, T& v, T& most) const {
+    g = begin(w, g);
+    moments.mix(g, m, v);
+    most = v <= most ? most : v;  // in this order a NaN in v gets through
+    w -= moments.step(m, most);
+  }
+};
+
+template <bool decoupled>
+class AdamRule : public Optimizer {
+ public:
+  explicit AdamRule(const SpecValues& v)
+      : lr_(v.real("lr")),
+        decay_(v.real("weight_decay")),
+        b1_(v.real("beta1")),
+        b2_(v.real("beta2")),
+        eps_(v.real("eps")),
+        amsgrad_(v.boolean("amsgrad")) {}
+  std::vector<std::string> state_names() const override {
+    std::vector<std::string> names{"exp_avg", "exp_avg_sq"};
+    if (amsgrad_) names.emplace_back("max_exp_avg_sq");
+    return names;
+  }
+  double default_lr() const override { return lr_; }
+  double default_weight_decay() const override { return decay_; }
+
+ private:
+  template <class T>
+  void run(const Slice& s, const StepInfo& info) const {
+    const double lr = info.lr * s.lr_scale;
+    const double rate = lr / (1 - power(b1_, info.step)), root = std::sqrt(1 - power(b2_, info.step));
+    const auto t = [](double x) { return static_cast<T>(x); };
+    const AdamPass<T, decoupled> pass{{t(b1_), t(1 - b1_), t(b2_), t(1 - b2_), t(root), t(eps_), t(rate)},
+                                      t(decoupled ? 1 - lr * s.weight_decay : s.weight_decay)};
+    amsgrad_ ? sweep<T, 3>(pass, s, info) : sweep<T, 2>(pass, s, info);
+  }
+  void apply(const Slice& s, const StepInfo& info) const override {
+    with_real(s.dtype, [&](auto zero) { run<decltype(zero)>(s, info); });
+  }
+  double lr_, decay_, b1_, b2_, eps_;
+  bool amsgrad_;
+};
+
+inline std::vector<SpecParam> adam_params(std::string_view weight_decay, std::string_view weight_decay_doc) {
+  using Type = SpecParam::Type;
+  constexpr double kBelowOne = 0.99999999999;  // a moment that takes nothing in would never start
+  return {lr_param("1e-3"),
+          {.name = "beta1", .type = Type::real, .doc = "share of the first moment kept", .preset = "0.9", .low = 0, .high = kBelowOne},
+          {.name = "beta2", .type = Type::real, .doc = "share of the second moment kept", .preset = "0.999", .low = 0, .high = kBelowOne},
+          {.name = "eps", .type = Type::real, .doc = "added to the root of the second moment", .preset = "1e-8", .low = 0},
+          weight_decay_param(weight_decay, weight_decay_doc),
+          {.name = "amsgrad",
+           .type = Type::boolean,
+           .doc = "divide by the largest second moment so far (Reddi et al. 2018)",
+           .preset = "false"}};
+}
+
+}  // namespace cohort::optim

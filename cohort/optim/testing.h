@@ -1,0 +1,86 @@
+// For tests: parameters, gradients and states of one rule in ordinary vectors, and the comparison of a rule with its formula.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+
+#include "cohort/optim/optimizer.h"
+
+namespace cohort::optim {
+
+template <class T>
+constexpr Real kReal = sizeof(T) == 4 ? Real::f32 : Real::f64;
+
+template <class T>
+struct Field {
+  std::vector<T> w, g;
+  std::vector<std::vector<T>> s;
+
+  Field(const Optimizer& rule, std::size_t count, T start = 0) : w(count, start), g(count) {
+    for (std::size_t k = 0; k < rule.state_names().size(); ++k) s.emplace_back(count, static_cast<T>(rule.initial_state(k)));
+  }
+  // Updates elements [from, to).
+  void update(const Optimizer& rule, const StepInfo& info, std::size_t from, std::size_t to, Slice group = {}) {
+    std::vector<void*> states;
+    for (auto& run : s) states.push_back(run.data() + from);
+    group.param = w.data() + from;
+    group.grad = g.data() + from;
+    group.state = states;
+    group.count = to - from;
+    group.dtype = kReal<T>;
+    rule.update(group, info);
+  }
+  void update(const Optimizer& rule, const StepInfo& info, Slice group = {}) { update(rule, info, 0, w.size(), group); }
+
+  bool same_bits(const Field& other) const {
+    bool same = std::memcmp(w.data(), other.w.data(), w.size() * sizeof(T)) == 0;
+    for (std::size_t k = 0; k < s.size(); ++k) same = same && std::memcmp(s[k].data(), other.s[k].data(), w.size() * sizeof(T)) == 0;
+    return same;
+  }
+};
+
+template <class T>
+void fill_normal(std::vector<T>& values, std::mt19937& random) {
+  std::normal_distribution<double> normal;
+  std::generate(values.begin(), values.end(), [&] { return static_cast<T>(normal(random)); });
+}
+
+// One element by the formula, in double: w, gradient (scaled), states, step from 1, learning rate, weight decay.
+using Formula = std::function<void(double& w, double g, std::vector<double>& s, double t, double lr, double decay)>;
+
+// The worst |w - formula| / max(1, |formula|) over 50 steps of noise. Odd count, a group's own scale and decay, a changing rate.
+template <class T>
+double worst_error(const std::string& spec, const Formula& formula) {
+  constexpr std::size_t kCount = 203;
+  const auto rule = make(spec);
+  Field<T> field(*rule, kCount);
+  std::mt19937 random(7);
+  fill_normal(field.w, random);
+  std::vector<double> w(field.w.begin(), field.w.end());
+  std::vector<std::vector<double>> s(kCount);
+  for (auto& states : s)
+    for (std::size_t k = 0; k < field.s.size(); ++k) states.push_back(rule->initial_state(k));
+  const Slice group{.lr_scale = 0.5, .weight_decay = rule->default_weight_decay()};
+  double worst = 0;
+  for (std::int64_t step = 1; step <= 50; ++step) {
+    fill_normal(field.g, random);
+    const StepInfo info{.step = step, .lr = rule->default_lr() / static_cast<double>(step), .grad_scale = 0.25};
+    for (std::size_t i = 0; i < kCount; ++i)
+      formula(w[i], 0.25 * static_cast<double>(field.g[i]), s[i], static_cast<double>(step), info.lr * group.lr_scale, group.weight_decay);
+    field.update(*rule, info, group);
+    for (std::size_t i = 0; i < kCount; ++i)
+      worst = std::max(worst, std::abs(static_cast<double>(field.w[i]) - w[i]) / std::max(1.0, std::abs(w[i])));
+  }
+  return worst;
+}
+
+inline void expect_formula(const std::string& spec, const Formula& formula) {
+  EXPECT_LT(worst_error<float>(spec, formula), 1e-6) << spec;
+  EXPECT_LT(worst_error<double>(spec, formula), 1e-14) << spec;
+}
+
+}  // namespace cohort::optim

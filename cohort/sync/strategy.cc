@@ -1,0 +1,42 @@
+#include "cohort/sync/strategy.h"
+
+#include "cohort/base/spec.h"
+
+namespace cohort::sync {
+namespace {
+
+class AllReduce final : public Strategy {
+ public:
+  explicit AllReduce(collective::Op op) : op_(op) {}
+  std::string_view name() const override { return "all_reduce"; }
+  void agree(Bucket& bucket, const Wire& wire) override {
+    wire.comm->all_reduce(bucket.gradients(), op_, {.name = bucket.name(), .deadline = wire.deadline});
+  }
+  void publish(Bucket&, const Wire&) override {}  // everybody made the same update
+
+ private:
+  const collective::Op op_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> all_reduce(collective::Op op) {
+  if (op != collective::Op::sum && op != collective::Op::average)
+    throw_failure(Kind::usage, "strategy all_reduce: op is sum or average, not {}", name_of(op));
+  return std::make_unique<AllReduce>(op);
+}
+
+std::unique_ptr<Strategy> make(std::string_view spec) {
+  static const SpecSchema schema{"all_reduce",
+                                 "every rank reduces every gradient and makes the same update",
+                                 {{.name = "op",
+                                   .type = SpecParam::Type::word,
+                                   .doc = "how gradients are combined",
+                                   .preset = "average",
+                                   .words = {"average", "sum"}}}};
+  const Spec parsed = Spec::parse(spec);
+  if (parsed.name != schema.name()) throw_failure(Kind::usage, "no strategy is called '{}'; there is: {}", parsed.name, schema.name());
+  return all_reduce(*collective::op_named(schema.read(parsed).word("op")));
+}
+
+}  // namespace cohort::sync

@@ -1,0 +1,84 @@
+#include "cohort/train/config.h"
+
+#include "cohort/base/error.h"
+#include "cohort/base/spec.h"
+#include "cohort/optim/groups.h"
+#include "cohort/optim/optimizer.h"
+#include "cohort/optim/schedule.h"
+
+namespace cohort {
+
+void fields(DataConfig& c, FieldList& f) {
+  f("train", c.train,
+    "training set: fashion_mnist, cifar10(dir=..), idx(dir=..), csv(..), folder(..), text(..), csv_text(..), synthetic(..)");
+  f("test", c.test, "set that is evaluated each epoch; empty: none");
+  f("transforms", c.transforms, "list, the random ones for training only: normalise, flip, shift(..), crop(..), rotate(..), zoom(..)");
+  f("sampler", c.sampler, Words{"partition", "random", "in_order"},
+    "order of samples: partition gives every sample once per epoch over all ranks");
+  f("batch", c.batch, Range{1, 1e6}, "samples a rank takes at once");
+  f("accumulate", c.accumulate, Range{1, 1e4}, "batches whose gradients are added up before ranks communicate");
+  f("drop_last", c.drop_last, "leave out a last batch that is not full");
+  f("threads", c.threads, Range{0, 64}, "threads of each rank that make batches ahead; 0: made by the training thread");
+}
+
+void fields(OptimConfig& c, FieldList& f) {
+  f("rule", c.rule, "sgd(..), adam(..), adamw(..), adagrad(..), rmsprop(..)");
+  f("schedule", c.schedule, "constant, step(..), multi_step(..), cosine(..), polynomial(..), each with warmup= and scale=none|linear|sqrt");
+  f("decay_1d", c.decay_1d, "decay biases and weights of normalisations too");
+  f("frozen", c.frozen, "patterns of parameters that stay as they are");
+  f("lr_scale", c.lr_scale, "rules like 'head.*: 10': these parameters learn that much faster");
+  f("label_smoothing", c.label_smoothing, Range{0, 1}, "share of the target spread over all classes");
+}
+
+void fields(CheckpointConfig& c, FieldList& f) {
+  f("every_steps", c.every_steps, Range{0, 1e9}, "steps between checkpoints; 0: by epochs only");
+  f("every_epochs", c.every_epochs, Range{0, 1e6}, "epochs between checkpoints; 0: by steps only");
+  f("keep", c.keep, Range{1, 1000}, "newest checkpoints to keep");
+  f("resume", c.resume, Words{"auto", "never", "must"},
+    "auto: go on from the newest checkpoint if there is one; never: start anew; must: fail without one");
+}
+
+void fields(ObserveConfig& c, FieldList& f) {
+  f("every_steps", c.every_steps, Range{1, 1e6}, "steps between two lines of metrics.jsonl and points of the curves");
+  f("tensorboard", c.tensorboard, "write TensorBoard event files");
+  f("histograms", c.histograms, "with tensorboard: every parameter's values, each epoch");
+  f("images", c.images, Range{0, 64}, "with tensorboard: so many training images as the model first sees them");
+  f("prometheus_port", c.prometheus_port, Range{-1, 65535}, "metrics over HTTP on the loopback interface; 0: a free port; -1: none");
+  f("trace", c.trace, "record a timeline of every rank, merged into trace.json at the end");
+  f("report", c.report, "write report.html at the end");
+}
+
+void fields(TrainConfig& c, FieldList& f) {
+  f("name", c.name, "of the run");
+  f("out", c.out, "folder of everything the run writes; empty: runs/<name>");
+  f("model", c.model, "mlp(..), cnn(..), asl_cnn, alexnet, vgg16, resnet18 .. 50, lstm(..), transformer(..), gpt(..)");
+  f("seed", c.seed, Range{0, 9e15}, "of first values, order of samples, random transforms and dropout");
+  f("epochs", c.epochs, Range{0, 1e6}, "passes over the training set; 0: steps decides");
+  f("steps", c.steps, Range{0, 1e12}, "updates; 0: epochs decides; with both, whichever ends first");
+  f("threads", c.threads, Range{0, 1024}, "threads a rank computes with; 0: its share of the cores");
+  f("sync_batch_norm", c.sync_batch_norm, "batch norm over the samples of all ranks");
+  f("data", c.data, "what is learned from");
+  f("optim", c.optim, "how parameters are updated");
+  f("engine", c.engine, "how gradients travel");
+  f("checkpoint", c.checkpoint, "what is kept on disk, and when");
+  f("observe", c.observe, "what can be watched");
+}
+
+void check(const TrainConfig& config) {
+  if (config.epochs == 0 && config.steps == 0) throw_failure(Kind::usage, "epochs and steps are both 0: say how long to train");
+  if (config.name.empty() || config.name.find('/') != std::string::npos)
+    throw_failure(Kind::usage, "name: '{}' must be one word that can name a folder", config.name);
+  optim::make(config.optim.rule);
+  optim::Schedule::parse(config.optim.schedule);
+  for (const auto& rule : config.optim.lr_scale) optim::parse_lr_scale(rule);
+  Spec::parse(config.model);
+  Spec::parse(config.data.train);
+  if (!config.data.test.empty()) Spec::parse(config.data.test);
+  Spec::parse(config.engine.strategy);
+  if (config.engine.early_update && config.engine.clip_norm > 0)
+    throw_failure(Kind::usage, "engine.early_update updates before the norm of the whole gradient is known: it excludes engine.clip_norm");
+}
+
+std::string run_folder(const TrainConfig& config) { return config.out.empty() ? "runs/" + config.name : config.out; }
+
+}  // namespace cohort

@@ -1,0 +1,216 @@
+#include "cohort/train/loop/chronicle.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cohort/base/trace.h"
+#include "cohort/observe/timeline.h"
+
+namespace cohort {
+namespace {
+
+double since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
+
+void point(observe::Series& series, double x, double y, double wall) {
+  series.x.push_back(x);
+  series.y.push_back(y);
+  series.wall.push_back(wall);
+}
+
+std::string rank_trace(const std::string& folder, int rank) { return fmt::format("{}/trace/rank{}.json", folder, rank); }
+
+}  // namespace
+
+Chronicle::Chronicle(collective::Communicator& comm, const TrainConfig& config, std::string config_text, const Learner& learner)
+    : comm_(comm), config_(config), config_text_(std::move(config_text)), folder_(run_folder(config)), first_(comm.rank().value == 0) {
+  if (config.observe.trace) {
+    std::filesystem::create_directories(folder_ + "/trace");
+    Trace::start(rank_trace(folder_, comm.rank().value), comm.rank());
+  }
+  if (!first_) return;
+  metrics_ = std::make_unique<observe::MetricsFile>(folder_ + "/metrics.jsonl");
+  if (config.observe.tensorboard) {
+    observe::EventOptions options;
+    if (learner.step() > 0) options.resumes_at = learner.step();
+    events_ = std::make_unique<observe::EventWriter>(folder_ + "/tensorboard", comm.rank(), options);
+  }
+  if (config.observe.prometheus_port >= 0) {
+    server_ =
+        std::make_unique<observe::HttpServer>(observe::exporter_routes(registry_, "cohort train, run " + config.name),
+                                              observe::HttpOptions{.port = static_cast<std::uint16_t>(config.observe.prometheus_port)});
+    say(fmt::format("metrics at {}", server_->url("/metrics")));
+  }
+  observe::ProgressOptions options;
+  if (const char* tty = std::getenv("COHORT_TTY"); tty != nullptr && *tty != 0) terminal_ = ::open(tty, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (terminal_ >= 0) options.fd = terminal_;  // the launcher's own terminal: a bar cannot be drawn through its pipe
+  progress_ = std::make_unique<observe::Progress>(options);
+}
+
+Chronicle::~Chronicle() {
+  progress_.reset();
+  if (terminal_ >= 0) ::close(terminal_);
+}
+
+void Chronicle::say(const std::string& line) {
+  if (!first_) return;
+  if (progress_) progress_->clear();
+  fmt::print(stderr, "{}\n", line);  // where progress goes, so that they come in order
+}
+
+void Chronicle::epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64_t done, std::int64_t total) {
+  window_start_ = Clock::now();
+  if (!first_) return;
+  progress_->start(fmt::format("epoch {}/{}", epoch + 1, epochs), static_cast<std::uint64_t>(total),
+                   static_cast<double>(config_.data.batch) * config_.data.accumulate * comm_.size());
+  progress_->update(static_cast<std::uint64_t>(done));
+}
+
+void Chronicle::step_done(const StepResult& r, std::int64_t step, std::int64_t done_in_epoch) {
+  phases_ += r.phases;
+  if (!first_) return;
+  samples_ += r.samples;
+  window_samples_ += r.samples;
+  window_loss_ += r.loss * r.samples;
+  progress_->update(static_cast<std::uint64_t>(done_in_epoch), {{"loss", r.loss}});
+  if (!r.verdict.committed) say(fmt::format("step {}: a gradient was not finite on some rank; the step was left out on all of them", step));
+  if (step % config_.observe.every_steps != 0) return;
+  const double took = since(window_start_), rate = window_samples_ / took, loss = window_loss_ / window_samples_, wall = since(start_);
+  trained_seconds_ += took;
+  const auto x = static_cast<double>(step);
+  point(loss_, x, loss, wall);
+  point(rate_, x, rate, wall);
+  point(lr_, x, r.lr, wall);
+  metrics_->write({{"step", step},
+                   {"loss", loss},
+                   {"lr", r.lr},
+                   {"samples_per_s", rate},
+                   {"grad_norm_squared", r.verdict.squared_after},
+                   {"clip", r.verdict.clip}});
+  if (events_) {
+    events_->scalar("train/loss", step, loss);
+    events_->scalar("train/lr", step, r.lr);
+    events_->scalar("train/samples_per_s", step, rate);
+    events_->scalar("train/grad_norm_squared", step, r.verdict.squared_after);
+  }
+  registry_.gauge("cohort_step", "updates made").set(x);
+  registry_.gauge("cohort_train_loss", "mean loss of the last steps").set(loss);
+  registry_.gauge("cohort_samples_per_second", "samples of all ranks a second").set(rate);
+  window_samples_ = window_loss_ = 0;
+  window_start_ = Clock::now();
+}
+
+void Chronicle::evaluated(const Evaluation& test, std::int64_t step, std::int64_t epoch) {
+  if (!first_ || test.samples == 0) return;
+  const auto x = static_cast<double>(step);
+  point(test_loss_, x, test.loss, since(start_));
+  point(accuracy_, x, 100 * test.accuracy, since(start_));
+  metrics_->write({{"step", step}, {"epoch", epoch}, {"test_loss", test.loss}, {"test_accuracy", test.accuracy}});
+  if (events_) {
+    events_->scalar("test/loss", step, test.loss);
+    events_->scalar("test/accuracy", step, test.accuracy);
+    events_->flush();
+  }
+  registry_.gauge("cohort_test_accuracy", "share of the test set that is right").set(test.accuracy);
+  progress_->finish();
+  say(fmt::format("epoch {}: training loss {:.4f}, test loss {:.4f}, test accuracy {:.2f} %", epoch, loss_.y.empty() ? 0.0 : loss_.y.back(),
+                  test.loss, 100 * test.accuracy));
+}
+
+void Chronicle::show_values(const nn::Model& model, std::int64_t step) {
+  if (!events_ || !config_.observe.histograms) return;
+  for (const auto& [name, p] : model.named_parameters()) {
+    const at::Tensor values = p.detach().to(at::kFloat).contiguous();
+    events_->histogram("parameters/" + name, step, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
+  }
+}
+
+void Chronicle::show_images(const at::Tensor& batch) {
+  if (!events_ || batch.dim() != 4 || (batch.size(1) != 1 && batch.size(1) != 3)) return;
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(batch.size(0), config_.observe.images); ++i) {
+    at::Tensor one = batch[i].detach().to(at::kFloat);
+    one = ((one - one.min()) / (one.max() - one.min()).clamp_min(1e-6) * 255).to(at::kByte).permute({1, 2, 0}).contiguous();
+    events_->image(fmt::format("images/{}", i), 0,
+                   {.width = static_cast<int>(one.size(1)),
+                    .height = static_cast<int>(one.size(0)),
+                    .channels = static_cast<int>(one.size(2)),
+                    .pixels = {one.data_ptr<std::uint8_t>(), static_cast<std::size_t>(one.numel())}});
+  }
+}
+
+std::string Chronicle::merge_traces() {
+  Trace::stop();
+  comm_.barrier({.name = "traces are written"});
+  if (!first_) return {};
+  std::vector<std::string> files;
+  for (int r = 0; r < comm_.size(); ++r) files.push_back(rank_trace(folder_, r));
+  observe::merge_files(files, folder_ + "/trace.json");
+  return folder_ + "/trace.json";
+}
+
+RunSummary Chronicle::finish(const Evaluation& test, std::int64_t steps) {
+  if (progress_) progress_->finish();
+  RunSummary summary{.steps = steps, .test = test, .seconds = since(start_), .folder = folder_};
+  std::vector<double> all(static_cast<std::size_t>(comm_.size()) * observe::kPhases);
+  comm_.all_gather(collective::piece(std::span<double>(phases_.seconds)), collective::piece(std::span<double>(all)),
+                   {.name = "times of the ranks"});
+  for (std::size_t i = 0; i < all.size(); ++i) summary.phases.seconds[i % observe::kPhases] += all[i];
+  if (config_.observe.trace) summary.trace = merge_traces();
+  if (!first_) return summary;
+  if (events_) events_->flush();
+  summary.train_loss = loss_.y.empty() ? 0 : loss_.y.back();
+  double rate = 0;
+  for (const double r : rate_.y) rate += r / static_cast<double>(rate_.y.size());
+  summary.samples_per_second = rate;
+  if (config_.observe.report) summary.report = write_report(summary, all);
+  return summary;
+}
+
+std::string Chronicle::write_report(const RunSummary& summary, const std::vector<double>& seconds) const {
+  observe::Report report{.title = config_.name,
+                         .subtitle = fmt::format("{} on {} ranks, {:.0f} s", config_.model, comm_.size(), summary.seconds)};
+  if (summary.test.samples > 0) report.highlights.push_back({"test accuracy", fmt::format("{:.2f} %", 100 * summary.test.accuracy)});
+  report.highlights.push_back({"samples/s", fmt::format("{:.0f}", summary.samples_per_second)});
+  report.highlights.push_back({"updates", fmt::format("{}", summary.steps)});
+  report.charts.push_back({.title = "Loss", .series = {loss_, test_loss_}});
+  if (!accuracy_.x.empty()) report.charts.push_back({.title = "Test accuracy", .series = {accuracy_}, .unit = "%"});
+  report.charts.push_back({.title = "Learning rate", .series = {lr_}});
+  report.charts.push_back({.title = "Speed", .series = {rate_}, .unit = "samples/s"});
+  for (int r = 0; r < comm_.size(); ++r) {
+    observe::RankPhases rank{.name = fmt::format("rank {}", r), .seconds = {}};
+    for (std::size_t p = 0; p < observe::kPhases; ++p)
+      rank.seconds.seconds[p] = seconds[static_cast<std::size_t>(r) * observe::kPhases + p];
+    report.phases.push_back(rank);
+  }
+  report.config = config_text_;
+  const std::string path = folder_ + "/report.html";
+  observe::write_report(path, report);
+  return path;
+}
+
+std::string summary_text(const RunSummary& s) {
+  const auto shares = s.phases.shares();
+  observe::Table table{.columns = {{.name = "result", .align = observe::Align::left}, {.name = ""}}};
+  if (s.test.samples > 0) {
+    table.add({"test accuracy", fmt::format("{:.2f} %", 100 * s.test.accuracy)});
+    table.add({"test loss", fmt::format("{:.4f}", s.test.loss)});
+  }
+  table.add({"training loss", fmt::format("{:.4f}", s.train_loss)});
+  table.add({"updates", fmt::format("{}", s.steps)});
+  table.add({"time", fmt::format("{:.1f} s", s.seconds)});
+  table.add({"samples/s", fmt::format("{:.0f}", s.samples_per_second)});
+  for (std::size_t p = 0; p < observe::kPhases; ++p)
+    table.add({fmt::format("time in {}", observe::kPhaseNames[p]), fmt::format("{:.1f} %", 100 * shares[p])});
+  std::string text = observe::table_text(table);
+  if (!s.report.empty()) text += fmt::format("report   {}\n", s.report);
+  if (!s.trace.empty()) text += fmt::format("trace    {} (open it in ui.perfetto.dev)\n", s.trace);
+  return text + fmt::format("run      {}\n", s.folder);
+}
+
+}  // namespace cohort

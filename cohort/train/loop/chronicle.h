@@ -1,0 +1,66 @@
+// The Chronicle tells of a run while it lasts and afterwards: progress on the screen, metrics.jsonl, TensorBoard files, Prometheus, a trace
+// of every rank, and at the end a table and an HTML report. Everything but the trace is rank 0's. Owner: Trainer. Threads: one. Failure: a
+// full disk loses records, never the run.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/observe/exporter.h"
+#include "cohort/observe/metrics.h"
+#include "cohort/observe/progress.h"
+#include "cohort/observe/report.h"
+#include "cohort/observe/tensorboard.h"
+#include "cohort/train/loop/learner.h"
+
+namespace cohort {
+
+struct RunSummary {
+  std::int64_t steps = 0;
+  Evaluation test;
+  double train_loss = 0, seconds = 0, samples_per_second = 0;
+  observe::PhaseSeconds phases;  // of all ranks together
+  std::string folder, report, trace;
+};
+
+class Chronicle {
+ public:
+  Chronicle(collective::Communicator& comm, const TrainConfig& config, std::string config_text, const Learner& learner);
+  ~Chronicle();
+
+  void epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64_t done, std::int64_t total);
+  void step_done(const StepResult& result, std::int64_t step, std::int64_t done_in_epoch);
+  void evaluated(const Evaluation& test, std::int64_t step, std::int64_t epoch);
+  void show_values(const nn::Model& model, std::int64_t step);  // histograms of parameters
+  void show_images(const at::Tensor& batch);                     // [n, 1 or 3, h, w]
+  void say(const std::string& line);                              // above the progress bar
+  RunSummary finish(const Evaluation& test, std::int64_t steps);  // collective: gathers the ranks' times, writes report and trace
+
+ private:
+  struct Pace;  // what the curves are made of, between two points
+  std::string write_report(const RunSummary& summary, const std::vector<double>& seconds) const;
+  std::string merge_traces();
+
+  collective::Communicator& comm_;
+  const TrainConfig config_;
+  const std::string config_text_, folder_;
+  const bool first_;  // rank 0
+  const Clock::time_point start_ = Clock::now();
+  observe::PhaseSeconds phases_;
+  std::unique_ptr<observe::MetricsFile> metrics_;
+  std::unique_ptr<observe::EventWriter> events_;
+  observe::Registry registry_;
+  std::unique_ptr<observe::HttpServer> server_;
+  int terminal_ = -1;
+  std::unique_ptr<observe::Progress> progress_;
+  observe::Series loss_{"training loss", {}, {}, {}}, rate_{"samples/s", {}, {}, {}}, lr_{"learning rate", {}, {}, {}},
+      test_loss_{"test loss", {}, {}, {}}, accuracy_{"test accuracy", {}, {}, {}};
+  double samples_ = 0;                           // over the whole run
+  double window_loss_ = 0, window_samples_ = 0;  // since the last point
+  Clock::time_point window_start_ = start_;
+  double trained_seconds_ = 0;
+};
+
+std::string summary_text(const RunSummary& summary);  // the final table
+
+}  // namespace cohort

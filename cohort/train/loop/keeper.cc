@@ -1,0 +1,151 @@
+#include "cohort/train/loop/keeper.h"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <cstring>
+
+#include "cohort/base/log.h"
+#include "cohort/nn/tensor.h"
+
+namespace cohort {
+namespace {
+
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr Seconds kLastSave{120};  // how long the end of a run waits for its last checkpoint
+
+checkpoint::Dtype dtype_of(const at::Tensor& t) {
+  switch (t.scalar_type()) {
+    case at::kFloat: return checkpoint::Dtype::f32;
+    case at::kDouble: return checkpoint::Dtype::f64;
+    case at::kLong: return checkpoint::Dtype::i64;
+    case at::kInt: return checkpoint::Dtype::i32;
+    case at::kHalf: return checkpoint::Dtype::f16;
+    case at::kBFloat16: return checkpoint::Dtype::bf16;
+    case at::kBool: return checkpoint::Dtype::boolean;
+    case at::kByte: return checkpoint::Dtype::u8;
+    default: throw_failure(Kind::usage, "a tensor of type {} cannot be saved", c10::toString(t.scalar_type()));
+  }
+}
+
+checkpoint::TensorView view(const std::string& name, const at::Tensor& t) {
+  return {name, dtype_of(t), {t.sizes().begin(), t.sizes().end()}, {static_cast<const std::byte*>(t.data_ptr()), t.nbytes()}};
+}
+
+nn::NamedTensors model_tensors(const nn::Model& model) {
+  auto all = model.named_parameters();
+  for (auto& entry : model.named_buffers()) all.push_back(std::move(entry));
+  return all;
+}
+
+void read_into(const checkpoint::SafetensorsFile& file, const std::string& name, const at::Tensor& t) {
+  const auto& entry = file.at(name);
+  if (!std::equal(entry.shape.begin(), entry.shape.end(), t.sizes().begin(), t.sizes().end()) || entry.dtype != dtype_of(t))
+    throw_failure(Kind::usage, "the checkpoint's {} does not fit the model's: another model or another data type was trained", name);
+  file.read(entry, {static_cast<std::byte*>(t.data_ptr()), t.nbytes()});
+}
+
+}  // namespace
+
+void load_model(const nn::Model& model, const checkpoint::Checkpoint& found) {
+  const checkpoint::SafetensorsFile file(found.file(kModelFile));
+  for (const auto& [name, t] : model_tensors(model)) read_into(file, name, t.detach());
+}
+
+Keeper::Keeper(collective::Communicator& comm, Learner& learner, const TrainConfig& config, std::string config_text)
+    : comm_(comm), learner_(learner), config_(config), config_text_(std::move(config_text)), folder_(run_folder(config) + "/checkpoints") {
+  if (comm.rank().value != 0) return;
+  store_ = std::make_unique<checkpoint::Store>(folder_, checkpoint::StoreOptions{.keep = config.checkpoint.keep});
+  writer_ = std::make_unique<checkpoint::Writer>(*store_);
+}
+
+void Keeper::read(const checkpoint::Checkpoint& found) {
+  load_model(learner_.model(), found);
+  const checkpoint::SafetensorsFile file(found.file(kOptimizerFile));
+  learner_.engine().each_state(
+      [&](const std::string& p, const std::string& state, const at::Tensor& t) { read_into(file, p + "/" + state, t); });
+}
+
+std::optional<std::int64_t> Keeper::restore() {
+  if (config_.checkpoint.resume == "never") return std::nullopt;
+  std::int64_t where[] = {-1, 0, 0};  // step, epoch, step of the epoch
+  if (store_) {
+    const auto newest = store_->newest();
+    for (const auto& refused : newest.refused)
+      log_error("checkpoint {} is damaged and was passed over: {}", refused.path, refused.error.what);
+    if (newest.checkpoint) {
+      const auto& m = newest.checkpoint->manifest;
+      where[0] = m.step, where[1] = m.epoch, where[2] = m.position;
+      if (m.world_size != comm_.size())
+        log_warning("the checkpoint is of {} ranks, this run has {}: it goes on with other batches than it would have had", m.world_size,
+                    comm_.size());
+      read(*newest.checkpoint);
+    }
+  }
+  comm_.broadcast(collective::piece(std::span<std::int64_t>(where)), Rank{0}, {.name = "where to go on"});
+  if (where[0] < 0) {
+    if (config_.checkpoint.resume == "must")
+      throw_failure(Kind::usage, "checkpoint.resume is must, and {} holds no whole checkpoint", folder_);
+    return std::nullopt;
+  }
+  for (const auto& [name, t] : model_tensors(learner_.model())) nn::broadcast(comm_, t.detach(), Rank{0}, {.name = name});
+  learner_.engine().each_state([&](const std::string& p, const std::string& state, const at::Tensor& t) {
+    nn::broadcast(comm_, t, Rank{0}, {.name = p + "/" + state});
+  });
+  learner_.start_at({where[1], where[2]}, where[0]);
+  last_saved_ = where[0];
+  return where[0];
+}
+
+void Keeper::save_if_due(bool epoch_ended) {
+  const auto& c = config_.checkpoint;
+  const bool by_step = c.every_steps > 0 && learner_.step() % c.every_steps == 0;
+  const bool by_epoch = epoch_ended && c.every_epochs > 0 && learner_.position().epoch % c.every_epochs == 0;
+  if (by_step || by_epoch) save();
+  if (writer_) report();
+}
+
+void Keeper::save() {
+  learner_.agree_on_buffers();  // what is saved is also what goes on: a resumed run has the bits of one that never stopped
+  if (last_saved_ == learner_.step()) return;
+  last_saved_ = learner_.step();
+  if (!writer_) return;
+  if (writer_->busy()) return log_warning("no checkpoint at step {}: the one before is still being written", learner_.step());
+  auto snapshot = writer_->begin();
+  snapshot.manifest.step = learner_.step();
+  snapshot.manifest.epoch = learner_.position().epoch;
+  snapshot.manifest.position = learner_.position().step;
+  snapshot.manifest.world_size = comm_.size();
+  snapshot.manifest.cohort_version = "0.1.0";
+  snapshot.manifest.torch_version = TORCH_VERSION;
+  snapshot.manifest.texts["config"] = config_text_;
+  snapshot.manifest.texts["model"] = config_.model;
+  snapshot.manifest.texts["optimizer"] = learner_.engine().rule()->spec();
+  for (const auto& [name, t] : model_tensors(learner_.model())) snapshot.add(kModelFile, view(name, t.detach()));
+  snapshot.set_metadata(kModelFile, {{"format", "pt"}, {"model", config_.model}});
+  learner_.engine().each_state(
+      [&](const std::string& p, const std::string& state, const at::Tensor& t) { snapshot.add(kOptimizerFile, view(p + "/" + state, t)); });
+  snapshot.set_metadata(kOptimizerFile, {{"rule", learner_.engine().rule()->spec()}});
+  writer_->submit(std::move(snapshot));
+}
+
+void Keeper::report() {
+  while (const auto outcome = writer_->poll()) {
+    if (outcome->error)
+      log_error("the checkpoint of step {} was not written: {}; training goes on, the one before stays", outcome->step,
+                outcome->error->what);
+  }
+}
+
+void Keeper::finish() {
+  if (!writer_) return;
+  const Deadline deadline = Deadline::in(kLastSave);
+  while (writer_->busy() && !deadline.passed()) {
+    if (const auto outcome = writer_->wait(deadline); outcome && outcome->error)
+      log_error("the checkpoint of step {} was not written: {}", outcome->step, outcome->error->what);
+  }
+  report();
+}
+
+}  // namespace cohort

@@ -1,0 +1,207 @@
+#include "cohort/train/loop/learner.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "cohort/base/trace.h"
+#include "cohort/nn/batch.h"
+#include "cohort/nn/loss.h"
+#include "cohort/nn/sync_batch_norm.h"
+#include "cohort/nn/tensor.h"
+#include "cohort/nn/zoo.h"
+#include "cohort/train/loop/tuner.h"
+
+namespace cohort {
+namespace {
+
+constexpr Seconds kDataPatience{300};  // a disk or a decoder that gives nothing for so long is broken
+
+double since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  std::uint64_t x = a * 0x9e3779b97f4a7c15ULL + b * 0xbf58476d1ce4e5b9ULL + c * 0x94d049bb133111ebULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  return x ^ (x >> 31);
+}
+
+void check_fit(const nn::Model& model, const data::Dataset& set, const std::string& spec) {
+  const auto& form = set.form();
+  const bool tokens = form.vocabulary > 0;
+  if (tokens != model.input().tokens())
+    throw_failure(Kind::usage, "model '{}' reads {}, the training set gives {}", spec, model.input().tokens() ? "tokens" : "images",
+                  tokens ? "tokens" : "images");
+}
+
+}  // namespace
+
+Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here)
+    : comm_(comm),
+      config_(config),
+      model_(nn::make_model(config.model, static_cast<std::uint64_t>(config.seed))),
+      schedule_(optim::Schedule::parse(config.optim.schedule)),
+      train_(data::open_dataset(config.data.train)) {
+  check_fit(model_, *train_, config.model);
+  if (!config.data.test.empty()) test_ = data::open_dataset(config.data.test);
+  transforms_ = data::Transforms::parse(config.data.transforms, *train_);
+  if (config.sync_batch_norm) {
+    norm_comm_ = comm.split(0);
+    nn::convert_sync_batchnorm(model_.root(), *norm_comm_);
+  }
+  auto rule = optim::make(config.optim.rule);
+  base_lr_ = rule->default_lr();
+  auto given = parameters(*rule);
+  for (const auto& p : given) nn::broadcast(comm, p.tensor.detach(), Rank{0}, {.name = p.name});
+  for (const auto& [name, buffer] : model_.named_buffers()) nn::broadcast(comm, buffer, Rank{0}, {.name = name});
+  model_.train();
+  engine::EngineOptions options = config.engine;
+  if (options.autotune) {
+    auto tuned = tune(comm, model_, {given, options, config.optim.rule, config.data.batch, cores, ranks_here});
+    options = tuned.best;
+    tuning_ = std::move(tuned.why);
+  }
+  engine_ = std::make_unique<engine::Engine>(comm, std::move(given), options, std::move(rule), cores, ranks_here);
+  steps_per_epoch_ = data::steps_of({.samples = train_->size(),
+                                     .ranks = comm.size(),
+                                     .rank = comm.rank().value,
+                                     .batch = static_cast<std::int64_t>(config.data.batch) * config.data.accumulate,
+                                     .drop_last = config.data.drop_last,
+                                     .sampler = config.data.sampler});
+  if (steps_per_epoch_ == 0)
+    throw_failure(Kind::usage, "{} samples do not fill one batch of {} on {} ranks: take a smaller data.batch or drop_last: false",
+                  train_->size(), config.data.batch, comm.size());
+  total_ = config.epochs == 0 ? config.steps : steps_per_epoch_ * config.epochs;
+  if (config.steps > 0) total_ = std::min(total_, config.steps);
+}
+
+std::vector<engine::Parameter> Learner::parameters(const optim::Optimizer& rule) {
+  optim::GroupOptions options{
+      .weight_decay = rule.default_weight_decay(), .decay_1d = config_.optim.decay_1d, .frozen = config_.optim.frozen};
+  for (const auto& text : config_.optim.lr_scale) options.lr_scale.push_back(optim::parse_lr_scale(text));
+  std::vector<optim::TensorInfo> infos;
+  const auto named = model_.named_parameters();
+  for (const auto& [name, p] : named) infos.push_back({name, static_cast<int>(p.dim()), static_cast<std::size_t>(p.numel())});
+  const auto assigned = optim::Groups(options).assign(infos);
+  groups_ = assigned.summary;
+  std::vector<engine::Parameter> out;
+  for (std::size_t i = 0; i < named.size(); ++i) out.push_back({named[i].first, named[i].second, assigned.groups[assigned.of_tensor[i]]});
+  return out;
+}
+
+void Learner::start_at(data::Position position, std::int64_t step) {
+  position_ = position;
+  step_ = step;
+  loader_.reset();
+}
+
+void Learner::open_loader() {
+  loader_ = std::make_unique<data::Loader>(
+      train_, data::LoaderOptions{.share = {.samples = train_->size(),
+                                            .ranks = comm_.size(),
+                                            .rank = comm_.rank().value,
+                                            .batch = static_cast<std::int64_t>(config_.data.batch) * config_.data.accumulate,
+                                            .seed = static_cast<std::uint64_t>(config_.seed),
+                                            .drop_last = config_.data.drop_last,
+                                            .sampler = config_.data.sampler},
+                                  .transforms = transforms_,
+                                  .start = position_,
+                                  .threads = config_.data.threads});
+}
+
+double Learner::compute(const data::Batch& batch) {
+  const nn::Tensors all = nn::tensors(batch);
+  const auto labels_each = static_cast<double>(std::max<std::int64_t>(1, train_->form().labels()));
+  const double divisor = config_.engine.strategy.find("average") == std::string::npos
+                             ? static_cast<double>(batch.global_count)
+                             : static_cast<double>(std::max<std::int64_t>(1, batch.count));
+  double sum = 0;
+  const int micros = config_.data.accumulate;
+  for (int k = 0; k < micros; ++k) {
+    const std::int64_t first = batch.count * k / micros, last = batch.count * (k + 1) / micros;
+    engine_->begin({.step = step_ + 1, .lr = schedule_.lr(step_, total_, base_lr_, comm_.size())}, k + 1 == micros);
+    const Span span{"forward and backward"};
+    const at::Tensor logits = model_.forward(all.inputs.narrow(0, first, last - first));
+    const nn::Loss loss =
+        nn::loss_of(logits, all.labels.narrow(0, first, last - first), {.label_smoothing = config_.optim.label_smoothing});
+    (loss.value / (divisor * labels_each)).backward();
+    sum += loss.value.item<double>();
+  }
+  return sum / labels_each;
+}
+
+StepResult Learner::train_step() {
+  if (!loader_) open_loader();
+  StepResult result;
+  const auto start = Clock::now();
+  const data::Batch batch = loader_->next(Deadline::in(kDataPatience));
+  result.phases[observe::Phase::other] = since(start);
+  torch::manual_seed(
+      mix(static_cast<std::uint64_t>(config_.seed), static_cast<std::uint64_t>(step_), static_cast<std::uint64_t>(comm_.rank().value)));
+  result.lr = schedule_.lr(step_, total_, base_lr_, comm_.size());
+  const auto computing = Clock::now();
+  const double loss = compute(batch);
+  const double computed = since(computing);
+  const double sums[] = {loss};
+  const auto finishing = Clock::now();
+  result.verdict = engine_->finish(sums);
+  const double update = result.verdict.seconds.update, exchange = std::max(0.0, since(finishing) - update);
+  const double wait = std::min(exchange, result.verdict.seconds.wait);
+  result.phases[observe::Phase::compute] = computed + update;
+  result.phases[observe::Phase::wait] = wait;
+  result.phases[observe::Phase::communicate] = exchange - wait;
+  result.samples = static_cast<double>(batch.global_count);
+  result.loss = result.verdict.sums[0] / result.samples;
+  ++step_;
+  position_ =
+      batch.step + 1 < loader_->steps(batch.epoch) ? data::Position{batch.epoch, batch.step + 1} : data::Position{batch.epoch + 1, 0};
+  return result;
+}
+
+at::Tensor Learner::some_inputs(int count) const {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min<std::int64_t>(count, train_->size())));
+  std::iota(indices.begin(), indices.end(), 0);
+  at::Tensor inputs, labels;
+  nn::fetch(*train_, transforms_, indices, inputs, labels);
+  return inputs;
+}
+
+void Learner::agree_on_buffers() {
+  for (const auto& [name, buffer] : model_.named_buffers())
+    if (buffer.is_floating_point())
+      nn::all_reduce(comm_, buffer, collective::Op::average, {.name = name});
+    else
+      nn::broadcast(comm_, buffer, Rank{0}, {.name = name});
+}
+
+Evaluation Learner::evaluate() {
+  if (!test_) return {};
+  const Span span{"evaluate"};
+  agree_on_buffers();
+  const torch::NoGradGuard no_grad;
+  model_.train(false);
+  data::Loader loader(test_, {.share = {.samples = test_->size(),
+                                        .ranks = comm_.size(),
+                                        .rank = comm_.rank().value,
+                                        .batch = config_.data.batch,
+                                        .sampler = "in_order"},
+                              .transforms = transforms_.for_evaluation(),
+                              .epochs = 1,
+                              .threads = config_.data.threads});
+  double sums[] = {0, 0, 0};
+  for (std::int64_t i = loader.steps(0); i > 0; --i) {
+    const data::Batch batch = loader.next(Deadline::in(kDataPatience));
+    if (batch.count == 0) continue;
+    const nn::Tensors t = nn::tensors(batch);
+    const at::Tensor logits = model_.forward(t.inputs);
+    const nn::Loss loss = nn::loss_of(logits, t.labels);
+    sums[0] += loss.value.item<double>();
+    sums[1] += static_cast<double>(nn::correct(logits, t.labels));
+    sums[2] += static_cast<double>(loss.count);
+  }
+  comm_.all_reduce(collective::piece(std::span<double>(sums)), collective::Op::sum, {.name = "evaluation"});
+  model_.train(true);
+  return {sums[0] / sums[2], sums[1] / sums[2], static_cast<std::int64_t>(sums[2])};
+}
+
+}  // namespace cohort

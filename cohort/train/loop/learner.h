@@ -1,0 +1,74 @@
+// The Learner is what computes in a training run: model, data and engine, one step or one evaluation at a time.
+// Loss and gradient are sums over samples divided by the samples of all ranks, so that n ranks equal one rank with n times the batch, also
+// for a short last batch. Dropout and other randomness follow (seed, step, rank) alone: nothing random needs saving.
+// Buffers (running statistics) are each rank's own while it trains; agree_on_buffers(), before evaluating and saving, gives all ranks their
+// mean. Owner: Trainer. Threads: one. Failure: as the rooms below.
+#pragma once
+#include <memory>
+
+#include "cohort/data/loader.h"
+#include "cohort/engine/engine.h"
+#include "cohort/nn/blocks.h"
+#include "cohort/observe/phases.h"
+#include "cohort/optim/schedule.h"
+#include "cohort/train/config.h"
+
+namespace cohort {
+
+struct StepResult {
+  double loss = 0;  // mean over the samples of all ranks
+  double samples = 0;
+  double lr = 0;
+  engine::Verdict verdict;
+  observe::PhaseSeconds phases;  // of this rank; what lanes hide behind backward does not count
+};
+
+struct Evaluation {
+  double loss = 0, accuracy = 0;  // exact, over the whole set
+  std::int64_t samples = 0;
+};
+
+class Learner {
+ public:
+  Learner(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here);
+
+  data::Position position() const { return position_; }  // of the next step
+  std::int64_t step() const { return step_; }            // updates made
+  std::int64_t total_steps() const { return total_; }
+  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  bool done() const { return step_ >= total_; }
+  void start_at(data::Position position, std::int64_t step);  // before the first step
+
+  StepResult train_step();
+  Evaluation evaluate();  // config.data.test, sharded over the ranks
+  at::Tensor some_inputs(int count) const;  // the first samples of the training set, as evaluation would see them
+  void agree_on_buffers();
+
+  nn::Model& model() { return model_; }
+  engine::Engine& engine() { return *engine_; }
+  const std::string& tuning() const { return tuning_; }  // what autotune chose and why; empty: it was not asked
+  const std::string& groups() const { return groups_; }  // "decayed 1.2 M in 5 tensors, .."
+  double base_lr() const { return base_lr_; }
+  std::int64_t global_batch() const { return static_cast<std::int64_t>(config_.data.batch) * config_.data.accumulate * comm_.size(); }
+
+ private:
+  std::vector<engine::Parameter> parameters(const optim::Optimizer& rule);
+  void open_loader();
+  double compute(const data::Batch& batch);  // forward and backward of all its micro-batches; returns the sum of losses
+
+  collective::Communicator& comm_;
+  const TrainConfig config_;
+  std::unique_ptr<collective::Communicator> norm_comm_;  // of SyncBatchNorm, where asked for
+  nn::Model model_;
+  std::string groups_, tuning_;
+  double base_lr_ = 0;
+  std::unique_ptr<engine::Engine> engine_;
+  const optim::Schedule schedule_;
+  std::shared_ptr<const data::Dataset> train_, test_;
+  data::Transforms transforms_;
+  std::unique_ptr<data::Loader> loader_;
+  std::int64_t steps_per_epoch_ = 0, total_ = 0, step_ = 0;
+  data::Position position_;
+};
+
+}  // namespace cohort

@@ -1,0 +1,35 @@
+// A whole training run from a configuration: what `cohort train` does, for programs of one's own.
+//   cohort::Job job = cohort::init();
+//   cohort::TrainConfig config;  config.model = "cnn";  config.epochs = 3;
+//   cohort::RunSummary summary = cohort::Trainer(job, config).run();        // collective: every rank calls it
+// Goes on from the newest checkpoint in the run's folder unless told otherwise. Owner: the caller. Threads: one. Failure: Kind::usage
+// before the first step; a lost rank ends run() on the others with its name, and the run goes on from its last checkpoint when started
+// again.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "cohort/train/job.h"
+#include "cohort/train/loop/chronicle.h"
+#include "cohort/train/loop/keeper.h"
+
+namespace cohort {
+
+class Trainer {
+ public:
+  Trainer(Job& job, TrainConfig config);
+  Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here);
+
+  RunSummary run();
+  Learner& learner() { return *learner_; }
+
+ private:
+  void train_epoch(Chronicle& chronicle, Keeper& keeper, Evaluation& test);
+
+  collective::Communicator& comm_;
+  TrainConfig config_;
+  std::string config_text_;
+  std::unique_ptr<Learner> learner_;
+};
+
+}  // namespace cohort

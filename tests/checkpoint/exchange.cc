@@ -1,0 +1,60 @@
+// The C++ half of check.py:
+//   safetensors_exchange write <path>   a file with every type, as a matrix, an empty tensor and (whole bytes only) a single element
+//   safetensors_exchange read <path>    one line of JSON for each tensor: name, dtype, shape, bytes in hex; then one for the metadata
+// Byte i of a tensor written here is (7 i + 1) mod 256, or mod 2 for BOOL.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cohort/base/error.h"
+#include "cohort/checkpoint/safetensors.h"
+
+namespace {
+
+using namespace cohort;
+using namespace cohort::checkpoint;
+
+void write(const std::string& path) {
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<TensorView> tensors;
+  const auto add = [&](std::string name, Dtype dtype, Shape shape) {
+    auto& bytes = memory.emplace_back(tensor_bytes(dtype, shape).value());
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>((7 * i + 1) % (dtype == Dtype::boolean ? 2 : 256));
+    tensors.push_back({std::move(name), dtype, std::move(shape), bytes});
+  };
+  for (const Dtype dtype : all_dtypes()) {
+    const std::string name(dtype_name(dtype));
+    add(name, dtype, {3, 8});
+    add(name + ".empty", dtype, {0, 5});
+    if (dtype_bits(dtype) >= 8) add(name + ".single", dtype, {});
+  }
+  write_safetensors(path, tensors, {{"format", "pt"}, {"größe", "\"quoted\"\n"}});
+}
+
+void read(const std::string& path) {
+  const SafetensorsFile file(path);
+  for (const TensorEntry& tensor : file.tensors()) {
+    std::string hex;
+    for (const std::byte byte : file.read(tensor.name)) hex += fmt::format("{:02x}", static_cast<unsigned>(byte));
+    const nlohmann::json line{{"name", tensor.name}, {"dtype", dtype_name(tensor.dtype)}, {"shape", tensor.shape}, {"hex", hex}};
+    fmt::print("{}\n", line.dump());
+  }
+  fmt::print("{}\n", nlohmann::json{{"metadata", file.metadata()}}.dump());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string verb = argc == 3 ? argv[1] : "";
+  try {
+    if (verb == "write") return write(argv[2]), 0;
+    if (verb == "read") return read(argv[2]), 0;
+  } catch (const Failure& failure) {
+    fmt::print(stderr, "{}\n", failure.what());
+    return 1;
+  }
+  fmt::print(stderr, "usage: safetensors_exchange write|read <path>\n");
+  return 2;
+}
