@@ -42,7 +42,8 @@ int run(int argc, char** argv) {
     throw_failure(Kind::usage, "{}; `cohort train --help` lists the options", error.what());
   }
   TrainConfig preset;
-  if (markdown) return fmt::print("# Settings of `cohort train`\n\nWritten by `cohort train --markdown`.\n\n{}", Config(preset).markdown()), 0;
+  if (markdown)
+    return fmt::print("# Settings of `cohort train`\n\nWritten by `cohort train --markdown`.\n\n{}", Config(preset).markdown()), 0;
   if (help_config) return fmt::print("{}", Config(preset).help()), 0;
   if (!out.empty()) source.sets.push_back("out=" + out);
   TrainConfig config = read_settings(source);

@@ -26,7 +26,8 @@ inline void fields(EngineOptions& o, FieldList& f) {
   f("early_update", o.early_update, "update each bucket as soon as it is agreed upon: faster, but a bad step can no longer be called off");
   f("clip_norm", o.clip_norm, Range{0, 1e30}, "largest norm of the whole gradient; 0: no clipping");
   f("norms", o.norms, "measure every rank's own gradient norm too (what noise scale and AdaScale read)");
-  f("autotune", o.autotune, "try bucket sizes and numbers of lanes before the first step and keep the fastest; changes no bit of the result");
+  f("autotune", o.autotune,
+    "try bucket sizes and numbers of lanes before the first step and keep the fastest; changes no bit of the result");
 }
 
 }  // namespace cohort::engine

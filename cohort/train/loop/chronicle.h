@@ -31,8 +31,8 @@ class Chronicle {
   void epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64_t done, std::int64_t total);
   void step_done(const StepResult& result, std::int64_t step, std::int64_t done_in_epoch);
   void evaluated(const Evaluation& test, std::int64_t step, std::int64_t epoch);
-  void show_values(const nn::Model& model, std::int64_t step);  // histograms of parameters
-  void show_images(const at::Tensor& batch);                     // [n, 1 or 3, h, w]
+  void show_values(const nn::Model& model, std::int64_t step);    // histograms of parameters
+  void show_images(const at::Tensor& batch);                      // [n, 1 or 3, h, w]
   void say(const std::string& line);                              // above the progress bar
   RunSummary finish(const Evaluation& test, std::int64_t steps);  // collective: gathers the ranks' times, writes report and trace
 

@@ -40,7 +40,7 @@ class Learner {
   void start_at(data::Position position, std::int64_t step);  // before the first step
 
   StepResult train_step();
-  Evaluation evaluate();  // config.data.test, sharded over the ranks
+  Evaluation evaluate();                    // config.data.test, sharded over the ranks
   at::Tensor some_inputs(int count) const;  // the first samples of the training set, as evaluation would see them
   void agree_on_buffers();
 

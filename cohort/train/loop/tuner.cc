@@ -46,8 +46,8 @@ double time_candidate(collective::Communicator& comm, nn::Model& model, const Tu
 
 std::string words(const Trial& t) {
   const std::size_t bucket = t.options.bucket;
-  return fmt::format("{}, {} lane{}: {:.2f} ms", bucket == 0 ? "one bucket" : "buckets of " + format_bytes(bucket), t.options.lanes, t.options.lanes == 1 ? "" : "s",
-                     t.seconds * 1e3);
+  return fmt::format("{}, {} lane{}: {:.2f} ms", bucket == 0 ? "one bucket" : "buckets of " + format_bytes(bucket), t.options.lanes,
+                     t.options.lanes == 1 ? "" : "s", t.seconds * 1e3);
 }
 
 }  // namespace
@@ -59,7 +59,8 @@ TuneResult tune(collective::Communicator& comm, nn::Model& model, const TuneSett
   for (const auto& options : candidates(setting)) result.trials.push_back({options, time_candidate(comm, model, setting, options)});
   for (const auto& [buffer, before] : buffers) buffer.copy_(before);
   for (const auto& p : setting.parameters) p.tensor.mutable_grad().reset();
-  const auto best = std::min_element(result.trials.begin(), result.trials.end(), [](const Trial& a, const Trial& b) { return a.seconds < b.seconds; });
+  const auto best =
+      std::min_element(result.trials.begin(), result.trials.end(), [](const Trial& a, const Trial& b) { return a.seconds < b.seconds; });
   result.best = best->options;
   result.why = "chose " + words(*best) + " a step; tried";
   for (const auto& t : result.trials) result.why += (&t == result.trials.data() ? " " : "; ") + words(t);

@@ -1,6 +1,6 @@
-// A short search for bucket size and lanes, before the first step: every candidate carries the real model's gradients for a few steps with a
-// learning rate of 0, which changes no parameter; the slowest rank's time counts, and all ranks keep the same choice.
-// What is chosen changes no bit of the result, only when it is there. Owner: none. Threads: one. Failure: as the engine's.
+// A short search for bucket size and lanes, before the first step: every candidate carries the real model's gradients for a few steps with
+// a learning rate of 0, which changes no parameter; the slowest rank's time counts, and all ranks keep the same choice. What is chosen
+// changes no bit of the result, only when it is there. Owner: none. Threads: one. Failure: as the engine's.
 #pragma once
 #include <string>
 #include <vector>
