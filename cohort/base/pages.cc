@@ -11,11 +11,13 @@
 namespace cohort {
 namespace {
 constexpr std::size_t kHugePage = 2_MiB;
-}
+constexpr std::size_t kMost = std::size_t{1} << 47;  // all that a process can address; above, the sums below would wrap
+}  // namespace
 
 std::shared_ptr<void> huge_pages(std::size_t bytes) {
+  if (bytes > kMost) throw_failure(Kind::system, "cannot get {} bytes of memory: no process can address them", bytes);
   const std::size_t whole = round_up(bytes < 1 ? 1 : bytes, kHugePage) + kHugePage;  // one more, to find a boundary in
-  void* const base = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const base = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) throw_failure(Kind::system, "cannot get {} bytes of memory: {}", whole, std::strerror(errno));
   auto* const data = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::size_t>(base), kHugePage));
   madvise(data, whole - kHugePage, MADV_HUGEPAGE);  // refused: small pages do as well

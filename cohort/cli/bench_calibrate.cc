@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +14,7 @@
 #include "cohort/cli/bench_results.h"
 #include "cohort/cli/bench_rounds.h"
 #include "cohort/cli/doctor.h"
+#include "cohort/collective/calibrated.h"
 #include "cohort/collective/kernels.h"
 
 namespace cohort::cli::bench {
@@ -134,20 +134,13 @@ Fit fit(const std::vector<TimedRow>& uncrowded, const std::vector<TimedRow>& cro
   return f;
 }
 
-std::string usual_calibration_file(const std::string& transport) {
-  const auto variable = [](const char* name) { return std::string(std::getenv(name) == nullptr ? "" : std::getenv(name)); };
-  const auto home = variable("HOME").empty() ? std::string("/tmp") : variable("HOME");
-  const auto cache = variable("XDG_CACHE_HOME").empty() ? home + "/.cache" : variable("XDG_CACHE_HOME");
-  return fmt::format("{}/cohort/calibration-{}.json", cache, transport);
-}
-
 int calibrate(const BenchOptions& options) {
   if (const auto load = doctor::judge_load(doctor::load_now(), this_machine().cores); load.level != doctor::Level::ok)
     fmt::print(stderr, "cohort bench: load {}: {}\n", load.text, load.advice);
   BenchOptions o = options;
   o.worker_task = "calibrate";
   o.sizes = {kLargeBytes};
-  o.calibration.clear();  // measured on the built-in constants
+  o.calibration = "none";  // measured on the built-in constants
   const std::string transport = o.transport == "tcp" ? "tcp" : "shm";
   const Contestant ours{"cohort", "", "allocate"};
   const int cores = std::max(1, this_machine().cores);
@@ -155,15 +148,17 @@ int calibrate(const BenchOptions& options) {
   const auto uncrowded = cores < 2 ? std::vector<TimedRow>{} : parse_samples(run_worker(ours, o, "all_reduce", 2));
   const auto crowded = transport == "tcp" ? std::vector<TimedRow>{} : parse_samples(run_worker(ours, o, "all_reduce", 2 * cores));
   const Fit f = fit(uncrowded, crowded, start);
-  const auto path = options.calibration.empty() ? usual_calibration_file(transport) : options.calibration;
+  const bool usual = options.calibration.empty();
+  const auto path = usual ? collective::calibration_file(collective::usual_calibration_folder(), transport) : options.calibration;
   if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty()) std::filesystem::create_directories(folder);
   f.constants.save(path);
   fmt::print("{}\n", f.constants.text());
   for (const auto& name : f.kept) fmt::print("{} could not be told from noise and keeps its built-in value\n", name);
-  fmt::print(
-      "written to {0}\nCOHORT_CALIBRATION={0} makes jobs use it; `cohort bench all_reduce --explain --calibration {0}` shows what it "
-      "decides\n",
-      path);
+  fmt::print("written to {}\n", path);
+  if (usual)
+    fmt::print("jobs on this machine use it from now on (COHORT_CALIBRATION=none: not); `cohort bench --explain` shows what it decides\n");
+  else
+    fmt::print("COHORT_CALIBRATION={0} makes jobs use it; `cohort bench --explain --calibration {0}` shows what it decides\n", path);
   return 0;
 }
 

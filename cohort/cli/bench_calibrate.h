@@ -36,9 +36,6 @@ std::optional<double> solve_latency(const collective::AllReduce& row, const coll
 std::optional<double> solve_rate(const collective::AllReduce& row, const collective::Shape& shape, collective::Calibration k,
                                  double collective::Calibration::*constant, double seconds);
 
-// $XDG_CACHE_HOME or ~/.cache, then cohort/calibration-<transport>.json: where --calibrate writes when nothing else is said.
-std::string usual_calibration_file(const std::string& transport);
-
 // The parent: starts the ranks, fits, writes the file, says where.
 int calibrate(const BenchOptions& options);
 

@@ -86,7 +86,7 @@ std::optional<BenchOptions> parse_bench_options(int argc, char** argv) {
   app.add_flag("--json", o.json, "one JSON object a line");
   app.add_flag("--explain", o.explain, "say what the selector would choose for each size, and what every row would cost");
   app.add_flag("--calibrate", o.calibrate, "measure the constants of the cost model and keep them in a small file");
-  app.add_option("--calibration", o.calibration, "the file of --calibrate");
+  app.add_option("--calibration", o.calibration, "the file of --calibrate; none: the built-in constants");
   app.add_flag("!--no-void-check", o.void_check, "report also when a contestant is slower than it is known to be here");
   app.add_option("--worker", o.worker_task, "")->group("");
   app.add_option("--worker-out", o.worker_out, "")->group("");

@@ -28,7 +28,7 @@ struct BenchOptions {
   bool explain = false;
   bool calibrate = false;
   bool void_check = true;
-  std::string calibration;  // where --calibrate writes and the selector reads; empty: the usual place
+  std::string calibration;  // where --calibrate writes and the selector reads; empty: the usual place; none: the built-in constants
   std::string worker_out;   // not empty: this process is one measured rank, and rank 0 writes its lines there
   std::string worker_task;  // measure | explain | calibrate
 };

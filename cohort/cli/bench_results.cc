@@ -6,9 +6,9 @@
 
 #include "cohort/base/bytes.h"
 #include "cohort/base/error.h"
-#include "cohort/base/file.h"
 #include "cohort/base/text.h"
 #include "cohort/cli/bench_measure.h"
+#include "cohort/collective/calibrated.h"
 
 namespace cohort::cli::bench {
 
@@ -92,12 +92,7 @@ Machine this_machine() {
   Machine m;
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) m.cores = CPU_COUNT(&allowed);
-  const std::string cpuinfo = read_file("/proc/cpuinfo");  // one string: the lines below point into it
-  for (const auto line : split(cpuinfo, '\n')) {
-    if (!line.starts_with("model name")) continue;
-    m.model = trim(line.substr(line.find(':') + 1));
-    break;
-  }
+  m.model = collective::processor_name();
   return m;
 }
 

@@ -1,15 +1,14 @@
 // torch, Open MPI, GPUs, and the measured constants of the cost model.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/text.h"
-#include "cohort/cli/bench_calibrate.h"
 #include "cohort/cli/bench_find.h"
 #include "cohort/cli/bench_process.h"
 #include "cohort/cli/doctor.h"
+#include "cohort/collective/calibrated.h"
 #include "cohort/collective/cost.h"
 
 namespace cohort::cli::doctor {
@@ -80,14 +79,12 @@ void look_at_gpu(Findings& findings) {
 }
 
 void look_at_calibration(Findings& findings) {
-  const char* named = std::getenv("COHORT_CALIBRATION");
-  if (named != nullptr && *named != '\0')
-    return findings.push_back({Level::ok, "calibration", fmt::format("{}: {}", named, collective::Calibration::load(named).text()), ""});
-  const auto usual = bench::usual_calibration_file("shm");
-  const bool measured = access(usual.c_str(), R_OK) == 0;
+  const char* const named = std::getenv("COHORT_CALIBRATION");
+  const std::string wish = named == nullptr || *named == '\0' ? collective::usual_calibration_folder() : named;
+  if (const auto used = collective::find_calibration(wish, "shm"); !used.empty())
+    return findings.push_back({Level::ok, "calibration", fmt::format("{}: {}", used, collective::Calibration::load(used).text()), ""});
   findings.push_back({Level::note, "calibration", "built-in cost constants choose the algorithms",
-                      measured ? fmt::format("this machine's were measured: COHORT_CALIBRATION={} uses them", usual)
-                               : "`cohort bench --calibrate` measures this machine's"});
+                      wish == "none" ? "" : "`cohort bench --calibrate` measures this machine's"});
 }
 
 }  // namespace cohort::cli::doctor

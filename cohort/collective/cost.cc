@@ -9,6 +9,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/file.h"
+#include "cohort/collective/calibrated.h"
 
 namespace cohort::collective {
 namespace {
@@ -44,6 +45,7 @@ Calibration Calibration::load(const std::string& path) {
 void Calibration::save(const std::string& path) const {
   nlohmann::json json;
   for (const auto& constant : kConstants) json[constant.name] = this->*constant.value;
+  json["machine"] = machine_text();
   write_file_atomically(path, json.dump(2) + "\n");
 }
 

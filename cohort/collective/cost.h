@@ -1,6 +1,6 @@
 // What the cost of a collective depends on, and the measured constants that turn it into seconds.
-// `cohort bench --calibrate` measures them and keeps them in a small file; every rank of a communicator uses rank 0's, so all choose alike.
-// Threads: values, any.
+// `cohort bench --calibrate` measures them and keeps them in a small file (calibrated.h); every rank of a communicator uses rank 0's, so
+// all choose alike. Threads: values, any.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -30,7 +30,7 @@ struct Calibration {
   double reduce_rate = 10e9;  // two buffers into one, bytes written
 
   static Calibration load(const std::string& path);  // Kind::usage with path and key when it cannot be read
-  void save(const std::string& path) const;
+  void save(const std::string& path) const;          // and that they are this machine's
   std::string text() const;
 };
 

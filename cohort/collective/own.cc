@@ -29,6 +29,7 @@ struct Terms {
   Calibration calibration;
   std::int64_t cores = 1;
   std::int64_t canonical_only = 1;
+  std::int64_t measured = 0;  // the constants come from a file of rank 0
 };
 
 bool lasting(Kind kind) { return kind != Kind::usage; }
@@ -68,7 +69,10 @@ std::unique_ptr<Communicator> open(std::shared_ptr<net::Mesh> mesh, Options opti
   std::vector<Rank> members;
   for (int r = 0; r < n; ++r) members.push_back(Rank{r});
   Terms terms{mesh->transport() == "tcp" ? tcp_defaults() : Calibration{}, cores_here(), options.canonical_only};
-  if (me == 0 && !options.calibration.empty()) terms.calibration = Calibration::load(options.calibration);
+  if (me == 0 && !options.calibration.empty()) {
+    terms.calibration = Calibration::load(options.calibration);
+    terms.measured = 1;
+  }
   const auto deadline = Deadline::in(options.timeout);
   const Tag tag{kWorldChannel, ~0u};
   if (me == 0)
@@ -76,6 +80,7 @@ std::unique_ptr<Communicator> open(std::shared_ptr<net::Mesh> mesh, Options opti
   else
     mesh->link(Rank{0}).recv(writable_bytes_of(terms), tag).wait(deadline);
   options.canonical_only = terms.canonical_only != 0;
+  if (me != 0) options.calibration = terms.measured != 0 ? "a file of rank 0" : "";
   auto arena = std::make_shared<Arena>(mesh->rank());
   auto own = std::make_unique<Own>(mesh, arena, members, me, kWorldChannel, options, terms.calibration, static_cast<int>(terms.cores));
   own->connect(deadline);

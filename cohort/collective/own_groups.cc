@@ -126,7 +126,8 @@ std::string Own::explain(Piece data, Op op) const {
   static_cast<void>(op);
   const bool in_place = peers_.board() != nullptr && peers_.arena()->locate(data.data, data.bytes()).has_value();
   if (!options_.algorithm.empty()) return fmt::format("{} was asked for", options_.algorithm);
-  return collective::explain(shape(data.bytes(), in_place), calibration_, options_.canonical_only);
+  return fmt::format("{}\n  constants: {}", collective::explain(shape(data.bytes(), in_place), calibration_, options_.canonical_only),
+                     options_.calibration.empty() ? "built in" : options_.calibration);
 }
 
 }  // namespace cohort::collective

@@ -14,50 +14,25 @@ namespace {
 constexpr std::size_t kMostText = 256;        // an address or a host name
 constexpr std::uint32_t kMostMembers = 4096;  // what fits into one frame with room to spare
 
-class Writer {
+class Writer : public net::LittleWriter {
  public:
-  void number(std::uint64_t value) {
-    const std::size_t at = bytes_.size();
-    bytes_.resize(at + sizeof value);
-    net::put_little(bytes_.data() + at, value);
-  }
   void text(std::string_view value) {
     if (value.size() > kMostText)
       throw_failure(Kind::usage, "rendezvous: '{}...' has {} bytes, at most {} are allowed", value.substr(0, 40), value.size(), kMostText);
-    number(value.size());
-    const auto raw = std::as_bytes(std::span(value));
-    bytes_.insert(bytes_.end(), raw.begin(), raw.end());
+    number<std::uint64_t>(value.size());
+    letters(value);
   }
-  std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  std::vector<std::byte> bytes_;
 };
 
-class Reader {
+class Reader : public net::LittleReader {
  public:
-  explicit Reader(ConstBytes bytes) : left_(bytes) {}
+  explicit Reader(ConstBytes bytes) : LittleReader(bytes, "a rendezvous message") {}
   std::uint64_t number(std::uint64_t most) {
-    const auto value = net::get_little<std::uint64_t>(take(sizeof(std::uint64_t)).data());
-    if (value > most) throw_failure(Kind::corrupt, "rendezvous: a message holds {} where at most {} is possible", value, most);
+    const auto value = LittleReader::number<std::uint64_t>();
+    if (value > most) throw_failure(Kind::corrupt, "a rendezvous message holds {} where at most {} is possible", value, most);
     return value;
   }
-  std::string text() {
-    const auto raw = take(number(kMostText));
-    return {reinterpret_cast<const char*>(raw.data()), raw.size()};
-  }
-  void end() const {
-    if (!left_.empty()) throw_failure(Kind::corrupt, "rendezvous: a message has {} bytes too many", left_.size());
-  }
-
- private:
-  ConstBytes take(std::size_t n) {
-    if (n > left_.size()) throw_failure(Kind::corrupt, "rendezvous: a message ends {} bytes early", n - left_.size());
-    const auto part = left_.first(n);
-    left_ = left_.subspan(n);
-    return part;
-  }
-  ConstBytes left_;
+  std::string text() { return letters(number(kMostText)); }
 };
 
 void write_member(Writer& w, const Member& m) {
@@ -83,8 +58,8 @@ std::vector<std::byte> encode(const Roster& roster) {
     throw_failure(Kind::usage, "rendezvous: {} ranks, at most {} are possible", roster.members.size(), kMostMembers);
   Writer w;
   w.text(roster.job);
-  w.number(roster.epoch.value);
-  w.number(roster.members.size());
+  w.number<std::uint64_t>(roster.epoch.value);
+  w.number<std::uint64_t>(roster.members.size());
   for (const Member& m : roster.members) write_member(w, m);
   return w.take();
 }
@@ -107,7 +82,7 @@ Roster decode_roster(ConstBytes bytes) {
 std::vector<std::byte> encode(const Join& join) {
   Writer w;
   write_member(w, join.member);
-  w.number(join.size);
+  w.number<std::uint64_t>(join.size);
   return w.take();
 }
 

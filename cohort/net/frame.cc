@@ -22,7 +22,10 @@ constexpr FrameRow kFrameRows[] = {
     {kGotFrame, kGotFrame, Stream::data, 0},
 };
 
-std::uint8_t known_flags(Stream stream) { return stream == Stream::control ? kSealedFlag : kCheckedFlag | kLentFlag; }
+std::uint8_t known_flags(Stream stream, std::uint16_t type) {
+  if (stream == Stream::control) return kSealedFlag;
+  return type == kDataFrame ? kCheckedFlag | kLentFlag : kCheckedFlag;
+}
 
 }  // namespace
 
@@ -65,7 +68,7 @@ FrameHeader decode_header(std::span<const std::byte, kHeaderBytes> in, Stream st
   if (header.length > *cap)
     throw_failure(Kind::corrupt, "frame {} of type {:#06x} announces {} bytes, at most {} are allowed", sequence, header.type,
                   header.length, *cap);
-  if ((header.flags & ~known_flags(stream)) != 0)
+  if ((header.flags & ~known_flags(stream, header.type)) != 0)
     throw_failure(Kind::corrupt, "frame {} has unknown flags {:#04x}", sequence, header.flags);
   if (stream == Stream::control && header.flags != kSealedFlag) throw_failure(Kind::corrupt, "frame {} carries no MAC", sequence);
   if (get_little<std::uint32_t>(&in[32]) != 0) throw_failure(Kind::corrupt, "frame {} fills a field that must be zero", sequence);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "cohort/net/socket.h"
 
@@ -16,9 +17,9 @@ constexpr std::size_t kBudget = kBlockBytes;  // per pull, so that other peers a
 
 }  // namespace
 
-Inflow::Pull Inflow::pull(int fd, bool insist) {
+Inflow::Pull Inflow::pull(int fd, Haste haste) {
   Pull out;
-  insist_ = insist;
+  haste_ = haste;
   try {
     std::uint64_t taken = 0;
     bool more = true;
@@ -106,16 +107,13 @@ void Inflow::start_frame(const FrameHeader& header, Pull& out) {
     out.end = End::goodbye;
     return;
   }
-  if (header.type == kGotFrame) {
-    out.got = true;
-    return;
-  }
+  if (header.type == kGotFrame) return peer_got(out);
   text_.clear();
   start_body(out);
 }
 
 void Inflow::start_message(Pull& out) {
-  landing_ = mailbox_.arrive(from_, header_.tag, header_.length, insist_);
+  landing_ = mailbox_.arrive(from_, header_.tag, header_.length, haste_);
   blocked_ = out.paused = !landing_;
   if (landing_) start_body(out);
 }
@@ -159,7 +157,7 @@ std::size_t Inflow::digest_stamp(ConstBytes bytes, Pull& out) {
   if (stamp_have_ < kStampBytes) return n;
   const Stamp stamp = decode_stamp(stamp_, check_);
   if (stamp == Stamp::got) {
-    out.got = true;
+    peer_got(out);
     stamp_have_ = 0;
     return n;
   }
@@ -170,6 +168,11 @@ std::size_t Inflow::digest_stamp(ConstBytes bytes, Pull& out) {
   }
   body_left_ > 0 ? start_block() : end_frame(out);
   return n;
+}
+
+// Twice in a row cannot be: the next message is lent only when the last stamp of this one has left.
+void Inflow::peer_got(Pull& out) {
+  if (std::exchange(out.got, true)) throw_failure(Kind::corrupt, "it confirms the same message twice");
 }
 
 void Inflow::end_frame(Pull& out) {

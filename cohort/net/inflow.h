@@ -25,9 +25,8 @@ class Inflow {
     End end = End::none;
     std::string text;  // aborted, corrupt, closed: why
   };
-  // What is there, up to about a block. insist: read on whatever comes, see Mailbox::arrive.
-  Pull pull(int fd, bool insist = false);
-  Pull feed(ConstBytes bytes);  // the same without a socket; what follows a pause or the end is dropped
+  Pull pull(int fd, Haste haste = Haste::none);  // what is there, up to about a block
+  Pull feed(ConstBytes bytes);                   // the same without a socket; what follows a pause or the end is dropped
 
  private:
   enum class Stage : unsigned char { header, body, stamp };
@@ -41,10 +40,11 @@ class Inflow {
   void start_body(Pull& out);
   void start_block();
   void end_frame(Pull& out);
+  static void peer_got(Pull& out);
   void body_came(std::size_t bytes, Pull& out);
   bool read(int fd, Pull& out);  // true when the socket may hold more
 
-  bool insist_ = false;
+  Haste haste_ = Haste::none;
   Mailbox& mailbox_;
   const Rank from_;
   Stage stage_ = Stage::header;

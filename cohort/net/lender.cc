@@ -36,6 +36,9 @@ class NoBrokenPipe {
   bool had_ = false;
 };
 
+// Past /proc/sys/fs/pipe-user-pages-soft a new pipe holds two pages, and that many calls cost more than the copy they save.
+constexpr int kLeastPipe = 64_KiB;
+
 }  // namespace
 
 bool Lender::fill(ConstBytes bytes) {
@@ -44,7 +47,8 @@ bool Lender::fill(ConstBytes bytes) {
     if (pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return false;
     out_.reset(ends[0]);
     in_.reset(ends[1]);
-    fcntl(in_.get(), F_SETPIPE_SZ, static_cast<int>(kBlockBytes));  // smaller where a limit says so: more calls, nothing else
+    fcntl(in_.get(), F_SETPIPE_SZ, static_cast<int>(kBlockBytes));  // refused: the usual 64 KiB mean more calls, nothing else
+    if (fcntl(in_.get(), F_GETPIPE_SZ) < kLeastPipe) return false;
   }
   const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   const ssize_t n = vmsplice(in_.get(), &part, 1, SPLICE_F_NONBLOCK);
@@ -54,7 +58,7 @@ bool Lender::fill(ConstBytes bytes) {
 }
 
 IoResult Lender::write(int fd, ConstBytes bytes, bool more) {
-  if (on_ && inside_ == 0 && !fill(bytes)) on_ = false;
+  if (on_ && inside_ == 0 && !fill(bytes)) give_up();
   const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   if (inside_ == 0) return write_some(fd, {&part, 1});
   NoBrokenPipe quiet;
@@ -64,12 +68,17 @@ IoResult Lender::write(int fd, ConstBytes bytes, bool more) {
     inside_ -= static_cast<std::size_t>(n);
     return {Io::moved, static_cast<std::size_t>(n), 0};
   }
-  if (errno == EAGAIN || errno == EINTR) return {Io::later, 0, 0};
-  quiet.broken = errno == EPIPE;
-  if (quiet.broken || errno == ECONNRESET) return {Io::closed, 0, errno};
-  on_ = false;  // a socket that takes no pages
-  reset();
+  const int problem = n < 0 ? errno : 0;
+  if (problem == EAGAIN || problem == EINTR) return {Io::later, 0, 0};
+  quiet.broken = problem == EPIPE;
+  if (quiet.broken || problem == ECONNRESET) return {Io::closed, 0, problem};
+  give_up();  // a socket that takes no pages
   return write_some(fd, {&part, 1});
+}
+
+void Lender::give_up() {
+  on_ = false;
+  reset();
 }
 
 void Lender::reset() {

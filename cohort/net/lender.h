@@ -21,6 +21,7 @@ class Lender {
 
  private:
   bool fill(ConstBytes bytes);
+  void give_up();  // from here on bytes are copied
 
   bool on_ = false;
   Fd in_, out_;             // the pipe, made when it is first needed

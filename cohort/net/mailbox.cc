@@ -97,13 +97,13 @@ void Mailbox::wanting_any(int change) {
 
 // ---- the transport side
 
-bool Mailbox::must_pause(const Box& box, Rank from, Tag tag, std::uint64_t length) const {
-  if (from == me_ || wanting_any_ > 0 || !box.posted.empty()) return false;
-  if (tag.number >= kCollectiveTags && length >= kLargeBytes) return true;
-  return length > cap_ || box.unexpected > cap_ - length;
+bool Mailbox::must_pause(const Box& box, const Landing& landing, Haste haste) const {
+  if (landing.from_ == me_ || haste == Haste::now || wanting_any_ > 0 || !box.posted.empty()) return false;
+  if (haste == Haste::none && landing.tag_.number >= kCollectiveTags && landing.length_ >= kLargeBytes) return true;
+  return landing.length_ > cap_ || box.unexpected > cap_ - landing.length_;
 }
 
-std::optional<Landing> Mailbox::arrive(Rank from, Tag tag, std::uint64_t length, bool insist) {
+std::optional<Landing> Mailbox::arrive(Rank from, Tag tag, std::uint64_t length, Haste haste) {
   const std::lock_guard lock(mutex_);
   Box& box = boxes_[index(from)];
   Landing landing;
@@ -118,7 +118,7 @@ std::optional<Landing> Mailbox::arrive(Rank from, Tag tag, std::uint64_t length,
       receive->finish(wrong_length(*receive, length));
     return landing;
   }
-  if (!insist && must_pause(box, from, tag, length)) return box.paused = true, std::nullopt;
+  if (must_pause(box, landing, haste)) return box.paused = true, std::nullopt;
   landing.parcel_ = std::make_shared<Parcel>();
   landing.parcel_->from = from;
   landing.parcel_->tag = tag;

@@ -96,6 +96,10 @@ class Landing {
   bool pinned_ = false;
 };
 
+// How much a transport wants to read on. soon: it has held a message back for a while, and who knows what comes behind. now: something
+// behind it is waited for.
+enum class Haste : unsigned char { none, soon, now };
+
 class Mailbox {
  public:
   static constexpr std::uint64_t kLargeBytes = 128_KiB;
@@ -112,10 +116,10 @@ class Mailbox {
   void wanting_any(int change);
 
   // ---- the transport side
-  // nullopt: no receive waits on this peer, and its unclaimed messages fill their share, or this one is large and a collective's, whose
-  // receive is sure to come: it stays in the transport instead of being copied twice. Ask again with the same header after thaw() named the
-  // peer (post, take and discard make room); meanwhile do not read from it. insist: something behind the message is waited for.
-  std::optional<Landing> arrive(Rank from, Tag tag, std::uint64_t length, bool insist = false);
+  // nullopt: no receive waits on this peer, and its unclaimed messages fill their share (unless Haste::now), or this one is large and a
+  // collective's, whose receive is sure to come (unless Haste::soon): it stays in the transport instead of being copied twice. Ask again
+  // with the same header after thaw() named the peer (post, take and discard make room); meanwhile do not read from it.
+  std::optional<Landing> arrive(Rank from, Tag tag, std::uint64_t length, Haste haste = Haste::none);
   void landed(Landing&& landing);
   bool deliver(Rank from, Tag tag, ConstBytes bytes);  // all at once; false: paused, as nullopt above
   bool thaw(Rank peer);                                // true once after arrive() had paused this peer and there may be room again
@@ -143,7 +147,7 @@ class Mailbox {
     std::atomic<bool> failed{false};  // error is set
   };
   std::size_t index(Rank peer) const;
-  bool must_pause(const Box& box, Rank from, Tag tag, std::uint64_t length) const;
+  bool must_pause(const Box& box, const Landing& landing, Haste haste) const;
   std::shared_ptr<Parcel> take_parcel(Box& box, std::size_t at);  // it leaves the queue
   static std::shared_ptr<Receive> match_posted(Box& box, Tag tag);
   void make_room(Box& box) { box.thawed = box.thawed || box.paused; }

@@ -174,6 +174,34 @@ TEST(Mailbox, GoesOnReadingWhileAReceiveWaits) {
   EXPECT_TRUE(box.deliver(kPeer, {0, 1}, text("x")));
 }
 
+// Its receive is sure to come: until then it stays where it is, instead of being copied twice.
+TEST(Mailbox, HoldsBackALargeMessageOfACollectiveUntilItsReceiveIsPosted) {
+  constexpr Tag kCollective{0, kCollectiveTags}, kOwn{0, kCollectiveTags - 1};
+  Mailbox box(kMe, 3);
+  EXPECT_TRUE(box.arrive(kPeer, kCollective, Mailbox::kLargeBytes - 1)) << "small";
+  EXPECT_TRUE(box.arrive(kPeer, kOwn, Mailbox::kLargeBytes)) << "a caller's own, whose receive may never come";
+  EXPECT_TRUE(box.arrive(kMe, kCollective, Mailbox::kLargeBytes)) << "to oneself";
+  EXPECT_FALSE(box.arrive(kPeer, kCollective, Mailbox::kLargeBytes));
+  EXPECT_FALSE(box.thaw(kPeer));
+  std::vector<std::byte> buffer(Mailbox::kLargeBytes);
+  const auto receive = box.post(kPeer, {0, kCollectiveTags + 1}, buffer);
+  EXPECT_TRUE(box.thaw(kPeer));
+  EXPECT_TRUE(box.arrive(kPeer, kCollective, Mailbox::kLargeBytes)) << "another receive may wait for what is behind it";
+  box.cancel(receive);
+  EXPECT_FALSE(box.arrive(kPeer, kCollective, Mailbox::kLargeBytes));
+  const auto other = box.post(kPeer, kTag, buffer);
+  EXPECT_TRUE(box.thaw(kPeer));
+}
+
+TEST(Mailbox, HoldsBackLessTheMoreHasteIsMade) {
+  constexpr Tag kCollective{0, kCollectiveTags};
+  Mailbox box(kMe, 3, 1_MiB);
+  EXPECT_FALSE(box.arrive(kPeer, kCollective, 1_MiB));
+  EXPECT_TRUE(box.arrive(kPeer, kCollective, 1_MiB, Haste::soon));
+  EXPECT_FALSE(box.arrive(kPeer, kCollective, 1, Haste::soon)) << "its share is full";
+  EXPECT_TRUE(box.arrive(kPeer, kCollective, 1_MiB, Haste::now)) << "something behind it is waited for";
+}
+
 TEST(Mailbox, TakesNoMemoryForBytesThatDoNotCome) {
   Mailbox box(kMe, 3);
   std::vector<std::byte> buffer(1);

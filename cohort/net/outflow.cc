@@ -127,6 +127,7 @@ bool Outflow::say_got(Push& result) {
 }
 
 void Outflow::write_queue(Push& result) {
+  if (broken_) result = {.moved = result.moved, .broken = true, .problem = *broken_};
   for (int turns = 0; turns < kTurns && !result.broken; ++turns) {
     const bool between = queue_.empty() || queue_.front().sent == 0;
     if ((between || !going_.empty()) && !say_got(result)) break;
@@ -134,13 +135,20 @@ void Outflow::write_queue(Push& result) {
     const auto& sending = queue_.front().sending;
     if (sending && zerocopy_.whole(sending)) sending->set_done();
     queue_.pop_front();
+    if (stopped_) ::shutdown(fd_, SHUT_WR);  // that was the last frame: a peer that does not read now sees at least that we are done
   }
   if (result.broken) {
-    queue_.clear();
-    going_.clear();
-    owed_ = false;
+    broken_ = result.problem;
+    forget();
   }
   note_state();
+}
+
+void Outflow::forget() {
+  queue_.clear();
+  going_.clear();
+  owed_ = false;
+  lender_.reset();
 }
 
 std::shared_ptr<Sending> Outflow::begin(ConstBytes bytes, Tag tag, Push& result) {
@@ -172,13 +180,13 @@ Outflow::Push Outflow::push() {
 
 void Outflow::owe_got() {
   const std::lock_guard lock(mutex_);
-  owed_ = !stopped_;
+  owed_ = !stopped_ && !broken_;
   note_state();
 }
 
 bool Outflow::lent_was_got() {
   const std::lock_guard lock(mutex_);
-  if (stopped_) return true;
+  if (stopped_ || broken_) return true;  // said before the end
   if (queue_.empty() || !queue_.front().lent || !queue_.front().before_last_stamp() || std::exchange(queue_.front().got, true))
     return false;
   note_state();
@@ -188,7 +196,8 @@ bool Outflow::lent_was_got() {
 // waiting(): push() could do something if the socket had room. A lent message that only waits for the peer's word could not.
 void Outflow::note_state() {
   const bool idle = queue_.empty() || (queue_.front().lent && queue_.front().before_last_stamp() && !queue_.front().got);
-  waiting_.store(!idle || !going_.empty() || owed_, std::memory_order_release);
+  const bool news = broken_ && !stopped_;  // which begin() and others may have met where nobody listened
+  waiting_.store(!idle || !going_.empty() || owed_ || news, std::memory_order_release);
   flying_.store(zerocopy_.flying(), std::memory_order_release);
   lending_.store(!queue_.empty() && queue_.front().lent, std::memory_order_release);
 }
@@ -196,16 +205,14 @@ void Outflow::note_state() {
 void Outflow::drop() {
   const std::lock_guard lock(mutex_);
   stopped_ = true;
-  queue_.clear();
-  going_.clear();
-  owed_ = false;
-  lender_.reset();
+  forget();
   note_state();
 }
 
 void Outflow::stop(std::uint16_t last_type, ConstBytes last_body) {
   const std::lock_guard lock(mutex_);
   if (std::exchange(stopped_, true)) return;
+  if (broken_) return note_state();
   Item last;
   last.raw = std::exchange(going_, {});
   if (!queue_.empty() && queue_.front().sent > 0) {
@@ -216,9 +223,7 @@ void Outflow::stop(std::uint16_t last_type, ConstBytes last_body) {
   append(last.raw, last_body);
   if (!last_body.empty()) append(last.raw, good_stamp(0));
   last.total = last.raw.size();
-  owed_ = false;
-  lender_.reset();
-  queue_.clear();
+  forget();
   queue_.push_back(std::move(last));
   note_state();
 }

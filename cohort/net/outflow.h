@@ -2,13 +2,14 @@
 // Small ones are copied by the kernel. Large ones to a peer of this host are lent (lender.h): the message is done, and its last block
 // stamped good, when the peer has said that it read them. Large ones to other hosts leave without a copy where that works (zerocopy.h).
 // Owner: TcpMesh, one per peer. Threads: any (one mutex, held for a few system calls at a time). Failure: Push says when the
-// connection is broken; after stop() nothing of a caller's memory is touched any more.
+// connection is broken, every time; after stop() nothing of a caller's memory is touched any more.
 #pragma once
 #include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "cohort/net/frame.h"
@@ -35,7 +36,7 @@ class Outflow {
   // Sends what the socket takes at once; null when that was all of it, else a Sending that push() carries on with.
   std::shared_ptr<Sending> begin(ConstBytes bytes, Tag tag, Push& result);
   Push push();
-  bool waiting() const { return waiting_.load(std::memory_order_acquire); }  // for room in the socket
+  bool waiting() const { return waiting_.load(std::memory_order_acquire); }  // push() has something to do or to tell
   bool flying() const { return flying_.load(std::memory_order_acquire); }    // for the kernel to let go of memory
   bool lending() const { return lending_.load(std::memory_order_acquire); }  // memory the peer has not read yet
   void owe_got();                                                            // the peer's lent message has been read: push() tells it
@@ -71,6 +72,7 @@ class Outflow {
   IoResult send_parts(Item& item, const Parts& parts);
   bool say_got(Push& result);  // true: nothing of it is left to say
   void write_queue(Push& result);
+  void forget();  // all that was to leave
   void note_state();
 
   const int fd_;
@@ -84,6 +86,7 @@ class Outflow {
   bool owed_ = false;             // a "got" that waits for the end of a block or frame
   std::vector<std::byte> going_;  // one that began to leave
   bool stopped_ = false;
+  std::optional<int> broken_;  // the connection is, with this errno
   std::atomic<bool> waiting_{false}, flying_{false}, lending_{false};
 };
 

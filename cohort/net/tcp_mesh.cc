@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::size_t kManyPeers = 4;  // from here on one poll() is cheaper than a read that finds nothing on every socket
 
+// How long a large message of a collective waits in the socket for its receive, before it is taken in and copied twice. Behind one may lie
+// the news that its sender died or aborted, which must not wait for ever.
+constexpr Seconds kHold{0.25};
+
 // A look costs a system call here, not a load: fewer of them before sleeping.
 Patience patience(std::size_t ranks) {
   const Patience p = Patience::for_ranks(static_cast<int>(ranks));
@@ -66,19 +70,25 @@ Pending TcpMesh::launch(Rank to, ConstBytes bytes, Tag tag) {
   return pending(std::move(sending));
 }
 
+Haste TcpMesh::haste(TcpPeer& p) {
+  if (p.out.lending() || p.hung_up.load()) return Haste::now;  // the peer's word that it has read, or its last words, stand behind the rest
+  return p.paused && p.held_until.passed() ? Haste::soon : Haste::none;
+}
+
 bool TcpMesh::move(TcpPeer& p) {
   Outflow::Push pushed;
   if (p.out.waiting() || p.out.flying()) pushed = p.out.push();
   if (p.over.load()) return pushed.moved;
-  // A broken pipe is not the end yet: why the peer left may still lie unread in the socket, unless we must not read it.
-  if (p.paused && pushed.broken) return ended(p, {.end = Inflow::End::closed, .text = problem_text(pushed.problem)}), true;
-  const bool lending = p.out.lending();  // the peer's word that it has read stands behind what it sends: read on
-  if (p.paused && !lending && !p.thawed.exchange(false)) return pushed.moved;
-  Inflow::Pull pulled = p.in.pull(p.fd(), lending);
+  const Haste urge = pushed.broken ? Haste::now : haste(p);  // why the peer left may still lie unread in the socket
+  if (p.paused && urge == Haste::none && !p.thawed.exchange(false)) return pushed.moved;
+  Inflow::Pull pulled = p.in.pull(p.fd(), urge);
   p.paused = pulled.paused;
+  if (p.paused) p.held_until = Deadline::in(kHold);
   if (pulled.owed) p.out.owe_got();
   if (pulled.got && !p.out.lent_was_got()) pulled = {.end = Inflow::End::corrupt, .text = "it confirms a message that nobody lent"};
   if (pulled.owed || pulled.got) p.out.push();
+  if (pushed.broken && !pulled.moved && pulled.end == Inflow::End::none)
+    pulled = {.end = Inflow::End::closed, .text = problem_text(pushed.problem)};
   if (pulled.end != Inflow::End::none) ended(p, pulled);
   return pushed.moved || pulled.moved || pulled.end != Inflow::End::none;
 }
@@ -105,17 +115,20 @@ bool TcpMesh::step() {
     return moved;
   }
   list_polls();
-  if (poll(polls_.data(), polls_.size(), 0) <= 0) return false;
-  for (std::size_t i = 0; i < polled_.size(); ++i)
-    if (polls_[i + 1].revents != 0) moved = move(*polled_[i]) || moved;
+  poll(polls_.data(), polls_.size(), 0);
+  for (std::size_t i = 0; i < polled_.size(); ++i)  // what a paused peer said last may lie in our own hands, where poll does not look
+    if (polls_[i + 1].revents != 0 || polled_[i]->paused) moved = move(*polled_[i]) || moved;
   return moved;
 }
 
 void TcpMesh::list_polls() {
   polls_.assign(1, {bell_.fd(), POLLIN, 0});
   polled_.clear();
+  look_at_ = {};
   for (const auto& p : peers_) {
-    const bool mute = p->over.load() || (p->paused && !p->thawed.load() && !p->out.lending());
+    const bool held = p->paused && !p->thawed.load() && haste(*p) == Haste::none;
+    if (held && !p->over.load()) look_at_ = look_at_.sooner(p->held_until);
+    const bool mute = p->over.load() || held;
     const int events = (mute ? 0 : POLLIN) | (p->out.waiting() ? POLLOUT : 0);
     if (events == 0 && !p->out.flying()) continue;  // POLLERR, which tells of memory let go, needs no asking
     polls_.push_back({p->fd(), static_cast<short>(events), 0});
@@ -126,7 +139,7 @@ void TcpMesh::list_polls() {
 void TcpMesh::sleep(Deadline deadline) {
   list_polls();
   asleep_.store(true);
-  if (!woken_.load()) poll(polls_.data(), polls_.size(), deadline.left_ms());
+  if (!woken_.load()) poll(polls_.data(), polls_.size(), deadline.sooner(look_at_).left_ms());
   asleep_.store(false);
   bell_.hush();
 }

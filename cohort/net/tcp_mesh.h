@@ -38,14 +38,15 @@ struct TcpPeer {
   int fd() const { return wire.fd(); }
   const Wire wire;
   const Rank rank;
-  const bool is_local;              // its bytes cross no network: no checksums, no zero-copy, and its host cannot vanish
-  Inflow in;                        // driver only
-  bool paused = false;              // driver only: the mailbox takes no more
-  Outflow out;                      // any thread
-  std::atomic<bool> thawed{false};  // the mailbox takes more again
-  std::atomic<bool> over{false};    // nothing is read any more: it is gone, or the link has failed
-  bool hung_up = false;             // monitor only: the kernel saw the end of the stream
-  bool shut = false;                // destructor only: we have said all we had to say
+  const bool is_local;               // its bytes cross no network: no checksums, no zero-copy, and its host cannot vanish
+  Inflow in;                         // driver only
+  bool paused = false;               // driver only: the mailbox takes no more ..
+  Deadline held_until;               // .. and this long it is left at that
+  Outflow out;                       // any thread
+  std::atomic<bool> thawed{false};   // the mailbox takes more again
+  std::atomic<bool> over{false};     // nothing is read any more: it is gone, or the link has failed
+  std::atomic<bool> hung_up{false};  // the kernel saw the end of the stream: what is left is little
+  bool shut = false;                 // destructor only: we have said all we had to say
 };
 
 class TcpMesh final : public Hub {
@@ -69,6 +70,7 @@ class TcpMesh final : public Hub {
   bool move(TcpPeer& p);
   void ended(TcpPeer& p, const Inflow::Pull& how);
   void stop(TcpPeer& p, const Error& why) noexcept;
+  static Haste haste(TcpPeer& p);
   void list_polls();
 
   void monitor();
@@ -80,6 +82,7 @@ class TcpMesh final : public Hub {
   std::vector<TcpPeer*> by_rank_;                // ours null
   std::vector<pollfd> polls_;                    // driver only; the bell first ..
   std::vector<TcpPeer*> polled_;                 // .. then these
+  Deadline look_at_;                             // driver only: when to look at a paused peer again
   Doorbell bell_;                                // for the driver
   std::atomic<bool> woken_{false}, asleep_{false};
   Doorbell monitor_bell_;

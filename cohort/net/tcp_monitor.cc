@@ -30,7 +30,7 @@ void TcpMesh::monitor() {
     bool flying = false;  // the error queue of such a socket is its driver's business, and would keep us awake
     for (const auto& p : peers_) {
       flying = flying || p->out.flying();
-      polls.push_back({p->hung_up || p->out.flying() ? -1 : p->fd(), POLLRDHUP, 0});
+      polls.push_back({p->hung_up.load() || p->out.flying() ? -1 : p->fd(), POLLRDHUP, 0});
     }
     const int idle = flying ? kHurryMs : remote ? kStrollMs : -1;
     const int wait = hurries == 0 ? idle : hurries < kHurries ? kHurryMs : kStrollMs;
@@ -39,7 +39,7 @@ void TcpMesh::monitor() {
     bool again = false;
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       TcpPeer& p = *peers_[i];
-      if (polls[i + 1].revents != 0 && !p.out.flying()) p.hung_up = true;
+      if (polls[i + 1].revents != 0 && !p.out.flying()) p.hung_up.store(true);
       again = look_after(p) || again;
     }
     hurries = again ? hurries + 1 : 0;
@@ -51,7 +51,7 @@ bool TcpMesh::look_after(TcpPeer& p) {
     if (p.out.waiting()) p.out.push();  // last words
     return p.out.waiting();
   }
-  if (!p.hung_up) {
+  if (!p.hung_up.load()) {
     if (!p.is_local && host_is_silent(p.fd())) ended(p, {.end = Inflow::End::closed, .text = "its host has not answered for 3 s"});
     return false;
   }

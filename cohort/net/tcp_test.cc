@@ -1,5 +1,7 @@
 #include "cohort/net/tcp.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include "cohort/net/conformance.h"
@@ -122,6 +124,57 @@ TEST(TcpMesh, TellsThePeerOfASendThatWasGivenUp) {
   EXPECT_THAT(error.what, HasSubstr("gave up a send of 67108864 bytes"));
 }
 
+TEST(TcpMesh, RefusesAWordAboutAMessageThatWasNeverLent) {
+  HalfMesh half;
+  half.say(framed(kGotFrame, 0, ""));
+  const Error error = half.ending();
+  EXPECT_EQ(error.kind, Kind::corrupt);
+  EXPECT_THAT(error.what, AllOf(HasSubstr("rank 1"), HasSubstr("nobody lent")));
+}
+
+// Each side's word that it has read the other's message stands behind a message that the other has not asked for yet.
+TEST(TcpMesh, FinishesLargeSendsOfBothSidesBeforeEitherReceives) {
+  Meshes meshes = tcp_meshes(2);
+  const Tag tag{0, kCollectiveTags};
+  on_all_ranks(meshes, [&](Mesh& mesh) {
+    const int other = 1 - mesh.rank().value;
+    const auto mine = pattern(3_MiB, static_cast<unsigned>(mesh.rank().value));
+    for (int i = 0; i < 3; ++i) send_now(mesh, other, mine, tag);
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(recv_now(mesh, other, mine.size(), tag) == pattern(mine.size(), static_cast<unsigned>(other)));
+  });
+}
+
+// The beginning of a collective's message whose receive nobody has posted: it is held back, and with it all that comes behind.
+void hold_back(const HalfMesh& half, bool all) {
+  auto frame = framed(kDataFrame, 0, std::string(200'000, 'x'));
+  const HeaderBytes header = encode_header({.type = kDataFrame, .flags = 0, .length = 200'000, .tag = {0, kCollectiveTags}, .sequence = 0});
+  std::ranges::copy(header, frame.begin());
+  half.say(ConstBytes(frame).first(all ? frame.size() : 1000));
+}
+
+TEST(TcpMesh, NoticesADeathBehindAMessageThatIsHeldBack) {
+  HalfMesh half;
+  hold_back(half, false);
+  EXPECT_EQ(failure_of([&] { half.mesh->link(Rank{0}).recv({}, {0, 5}).wait(Deadline::in(20ms)); }).kind, Kind::timeout);
+  std::promise<Error> told;
+  half.mesh->watch([&](Rank, const Error& error) { told.set_value(error); });
+  half.hand.reset();
+  auto news = told.get_future();
+  ASSERT_EQ(news.wait_for(30s), std::future_status::ready) << "nobody waits on that peer, and yet";
+  EXPECT_EQ(news.get().kind, Kind::peer_lost);
+}
+
+TEST(TcpMesh, NoticesAnAbortBehindAMessageThatIsHeldBack) {
+  HalfMesh half;
+  hold_back(half, true);
+  half.say(framed(kAbortFrame, 1, std::string("\0\0\0\0why", 7)));
+  std::byte never;
+  auto waits = half.mesh->link(Rank{0}).recv({&never, 1}, {0, 5});  // on another peer, as far as rank 1 is concerned
+  for (const Deadline limit = soon(); !half.mesh->failure(Rank{1}) && !limit.passed();) waits.wait_until(Deadline::in(50ms));
+  ASSERT_TRUE(half.mesh->failure(Rank{1}));
+  EXPECT_THAT(half.mesh->failure(Rank{1})->what, HasSubstr("why"));
+}
+
 TEST(TcpMesh, WaitsLongerThanAnyTimerForABusyPeer) {
   Meshes meshes = tcp_meshes(2);
   const auto data = pattern(32_MiB, 1);
@@ -136,6 +189,28 @@ TEST(TcpMesh, SetsTheCongestionControlThatWasAskedFor) {
   EXPECT_EQ(set_congestion(fd.get(), "reno"), "reno");
   EXPECT_THAT(set_congestion(fd.get(), "auto"), testing::AnyOf("cubic", "reno"));
   EXPECT_THAT(failure_of([&] { set_congestion(fd.get(), "pigeon"); }).what, HasSubstr("'pigeon' is not to be had"));
+}
+
+std::string congestion_of(int fd) {
+  char name[32] = {};
+  socklen_t size = sizeof name;
+  return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0 ? name : "none";
+}
+
+// Pacing sticks to a connection that was born with it, whatever it is given later.
+TEST(Wire, IsBornUnderCubicOnBothSidesWhereTheKernelHasIt) {
+  const Fd plain{::socket(AF_INET, SOCK_STREAM, 0)};
+  const std::string systems = congestion_of(plain.get());
+  const bool has_cubic = setsockopt(plain.get(), IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) == 0;
+  const Secret secret = Secret::random();
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  auto dialer = std::async(std::launch::async, [&] {
+    return Wire::connect(listener.address, secret, {"t", Epoch{}, Rank{1}, Role::worker}, soon());
+  });
+  const Wire accepted = Wire::accept(accept_one(listener, soon()), secret, {"t", Epoch{}, Rank{0}, Role::worker}, soon());
+  const Wire dialed = dialer.get();
+  EXPECT_EQ(congestion_of(accepted.fd()), has_cubic ? "cubic" : systems);
+  EXPECT_EQ(congestion_of(dialed.fd()), has_cubic ? "cubic" : systems);
 }
 
 // ---- the two halves of a stream, without sockets between ranks

@@ -9,14 +9,8 @@ namespace cohort::queue {
 
 namespace {
 
-class Writer {
+class Writer : public net::LittleWriter {
  public:
-  template <std::unsigned_integral T>
-  void number(T value) {
-    const std::size_t at = bytes_.size();
-    bytes_.resize(at + sizeof value);
-    net::put_little(bytes_.data() + at, value);
-  }
   void real(double value) { number(std::bit_cast<std::uint64_t>(value)); }
   void rank(Rank rank) { number(static_cast<std::uint32_t>(rank.value)); }
   void length(std::size_t n) {
@@ -25,52 +19,28 @@ class Writer {
   }
   void text(std::string_view text) {
     length(text.size());
-    const auto bytes = std::as_bytes(std::span(text));
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    letters(text);
   }
-  std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  std::vector<std::byte> bytes_;
 };
 
-class Reader {
+class Reader : public net::LittleReader {
  public:
-  explicit Reader(ConstBytes bytes) : left_(bytes) {}
-  template <std::unsigned_integral T>
-  T number() {
-    return net::get_little<T>(take(sizeof(T)).data());
-  }
+  explicit Reader(ConstBytes bytes) : LittleReader(bytes, "a queue message") {}
   double real() { return std::bit_cast<double>(number<std::uint64_t>()); }
   Rank rank() { return Rank{static_cast<std::int32_t>(number<std::uint32_t>())}; }
   // A list's length; each item takes at least `least` bytes, so a lie is found before memory is taken.
   std::size_t length(std::size_t least) {
     const std::size_t n = number<std::uint32_t>();
-    if (n * least > left_.size()) throw_failure(Kind::corrupt, "a queue message announces {} items but has {} bytes left", n, left_.size());
+    if (n * least > left()) throw_failure(Kind::corrupt, "a queue message announces {} items but has {} bytes left", n, left());
     return n;
   }
-  std::string text() {
-    const ConstBytes bytes = take(length(1));
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  }
+  std::string text() { return letters(length(1)); }
   template <class Enum>
   Enum word(Enum last, std::string_view what) {
     const auto value = number<std::uint8_t>();
     if (value > static_cast<std::uint8_t>(last)) throw_failure(Kind::corrupt, "a queue message has the unknown {} {}", what, value);
     return static_cast<Enum>(value);
   }
-  void end() const {
-    if (!left_.empty()) throw_failure(Kind::corrupt, "a queue message has {} bytes too many", left_.size());
-  }
-
- private:
-  ConstBytes take(std::size_t n) {
-    if (n > left_.size()) throw_failure(Kind::corrupt, "a queue message ends {} bytes early", n - left_.size());
-    const ConstBytes taken = left_.first(n);
-    left_ = left_.subspan(n);
-    return taken;
-  }
-  ConstBytes left_;
 };
 
 template <class Enum>

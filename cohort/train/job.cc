@@ -10,6 +10,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
+#include "cohort/collective/calibrated.h"
 #include "cohort/group/join.h"
 #include "cohort/net/connect.h"
 #include "cohort/net/loopback.h"
@@ -72,7 +73,9 @@ void fields(JobOptions& o, FieldList& f) {
     "what is logged to stderr; unset: what the program chose");
   f("algorithm", o.algorithm, "all-reduce algorithm for every call; empty: the cheapest for each");
   f("bits", o.bits, Words{"same", "free"}, "same: only algorithms that give the same bits on any number of hosts and chunks");
-  f("calibration", o.calibration, "file of measured cost constants; empty: the built-in ones");
+  f("calibration", o.calibration,
+    "file of measured cost constants, or a folder/ with one per transport measured on this machine; unset: ~/.cache/cohort/; none: the "
+    "built-in ones");
   f("threads", o.threads, Range{0, 4096}, "what suggested_threads() answers; 0: this rank's share of the cores");
 }
 
@@ -109,11 +112,12 @@ Job init(const group::Place& place, const JobOptions& options) {
   impl->roster = std::move(connected.roster);
   log_debug("epoch {}, {} over {}", impl->roster.epoch.value, place.size == 1 ? "alone" : fmt::format("{} ranks", place.size),
             connected.mesh->transport());
+  const std::string constants = place.rank == Rank{0} ? collective::find_calibration(options.calibration, connected.mesh->transport()) : "";
   impl->comm = collective::open(std::move(connected.mesh), {.timeout = options.timeout,
                                                             .warn_after = options.warn_after,
                                                             .algorithm = options.algorithm,
                                                             .canonical_only = options.bits == "same",
-                                                            .calibration = options.calibration});
+                                                            .calibration = constants});
   return Job(std::move(impl));
 }
 
@@ -122,6 +126,7 @@ Job init(JobOptions options) {
     const char* value = std::getenv(name);
     return value == nullptr || *value == 0 ? nullptr : value;  // VARIABLE= is unset
   });
+  if (options.calibration.empty()) options.calibration = collective::usual_calibration_folder();
   return init(group::find_place(group::read_environment()), options);
 }
 

@@ -29,7 +29,7 @@ struct JobOptions {
   std::string log;
   std::string algorithm;
   std::string bits = "same";
-  std::string calibration;
+  std::string calibration;  // see collective/calibrated.h
   int threads = 0;
 };
 void fields(JobOptions& options, FieldList& list);
@@ -61,7 +61,7 @@ class Job {
 
 // Reads the environment: the place and COHORT_TRANSPORT, COHORT_TIMEOUT, COHORT_START_TIMEOUT, COHORT_LOG ...
 Job init(JobOptions options = {});
-// Reads no environment.
+// Reads no environment: without a calibration the cost constants are the built-in ones.
 Job init(const group::Place& place, const JobOptions& options = {});
 
 }  // namespace cohort

@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "cohort/base/error.h"
+#include "cohort/base/file.h"
+#include "cohort/collective/calibrated.h"
+#include "cohort/collective/cost.h"
 
 namespace cohort {
 namespace {
@@ -91,6 +94,64 @@ TEST(Job, TheEnvironmentWinsOverTheProgramAndIsChecked) {
   }
   unsetenv("COHORT_TRANSPORT");
   unsetenv("COHORT_PLACE");
+}
+
+std::string constants_of(const Job& job) {
+  float value = 0;
+  const auto text = job.comm().explain(collective::piece(std::span(&value, 1)), collective::Op::sum);
+  return text.substr(text.rfind("constants: "));
+}
+
+// Two ranks as threads, over tcp; what each says about its constants.
+std::vector<std::string> constants_with(const std::string& calibration) {
+  const std::string name = fmt::format("constants-test-{}", getpid());
+  std::vector<std::future<std::string>> ranks;
+  for (int r = 0; r < 2; ++r)
+    ranks.push_back(std::async(std::launch::async, [=] {
+      return constants_of(init(place_of(r, 2, name), {.transport = "tcp", .start_timeout = 20s, .calibration = calibration}));
+    }));
+  return {ranks[0].get(), ranks[1].get()};
+}
+
+TEST(Job, UsesTheConstantsThatWereMeasuredOnThisMachine) {
+  const TempDir folder;
+  const std::string there = folder.path() + "/", path = collective::calibration_file(there, "tcp");
+  const std::vector<std::string> built_in(2, "constants: built in");
+  EXPECT_EQ(constants_with(there), built_in) << "nobody has measured";
+  collective::Calibration{}.save(path);
+  EXPECT_EQ(constants_with(there), (std::vector<std::string>{"constants: " + path, "constants: a file of rank 0"}));
+  EXPECT_EQ(constants_with("none"), built_in);
+  EXPECT_EQ(constants_with(""), built_in);
+}
+
+TEST(Job, LeavesConstantsAloneThatAreNotThisMachines) {
+  const TempDir folder;
+  const std::string there = folder.path() + "/", path = collective::calibration_file(there, "tcp");
+  const std::vector<std::string> built_in(2, "constants: built in");
+  collective::Calibration{}.save(path);
+  auto text = read_file(path);
+  const auto at = text.find(collective::machine_text());
+  ASSERT_NE(at, std::string::npos);
+  text.insert(at, "other-");
+  write_file_atomically(path, text);
+  EXPECT_EQ(constants_with(there), built_in);
+  EXPECT_EQ(constants_with(path).at(0), "constants: " + path) << "a file that was named is wanted";
+  for (const char* broken : {"", "{}", "[1]", "{\"sync_s\": -1}"}) {
+    write_file_atomically(path, broken);
+    EXPECT_EQ(constants_with(there), built_in) << broken;
+  }
+}
+
+TEST(Job, LooksForConstantsInTheUsersCache) {
+  const TempDir folder;
+  const std::string home = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
+  setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
+  EXPECT_EQ(collective::usual_calibration_folder(), folder.path() + "/cohort/");
+  setenv("XDG_CACHE_HOME", "", 1);
+  setenv("HOME", folder.path().c_str(), 1);
+  EXPECT_EQ(collective::usual_calibration_folder(), folder.path() + "/.cache/cohort/");
+  unsetenv("XDG_CACHE_HOME");
+  setenv("HOME", home.c_str(), 1);
 }
 
 TEST(Job, SuggestsAtLeastOneThread) {

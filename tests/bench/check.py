@@ -63,7 +63,7 @@ def tcp():
 def explain():
     """What the selector would choose, with the cost of every row."""
     text = run("bench", "all_reduce", "-n", "2", "--size", "1MiB", "--explain").stdout
-    for row in ("zero_copy", "staged", "ring", "tree", "us"):
+    for row in ("zero_copy", "staged", "ring", "tree", "us", "constants: "):
         assert row in text, text
 
 
@@ -74,8 +74,16 @@ def calibrate():
         text = run("bench", "--calibrate", "--calibration", path, "--seconds", "0.01").stdout
         assert path in text, text
         constants = json.load(open(path))
+        assert constants.pop("machine"), constants
         assert len(constants) >= 7 and all(v > 0 for v in constants.values()), constants
-        run("bench", "--explain", "--calibration", path, "--size", "1MiB")
+        assert path in run("bench", "--explain", "--calibration", path, "--size", "1MiB").stdout
+        env = dict(os.environ, XDG_CACHE_HOME=folder)
+        env.pop("COHORT_CALIBRATION", None)
+        usual = f"{folder}/cohort/calibration-shm.json"
+        assert "constants: built in" in run("bench", "--explain", "--size", "1MiB", env=env).stdout
+        assert usual in run("bench", "--calibrate", "--seconds", "0.01", env=env).stdout
+        assert f"constants: {usual}" in run("bench", "--explain", "--size", "1MiB", env=env).stdout
+        assert "constants: built in" in run("bench", "--explain", "--size", "1MiB", "--calibration", "none", env=env).stdout
 
 
 def missing():

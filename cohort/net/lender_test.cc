@@ -1,0 +1,181 @@
+// Messages whose memory is lent to the kernel: good only once the receiver has read them, void when they are given up before.
+#include "cohort/net/lender.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "cohort/net/conformance.h"
+#include "cohort/net/inflow.h"
+#include "cohort/net/outflow.h"
+
+namespace cohort::net {
+namespace {
+
+constexpr Tag kTag{0, 1};
+constexpr TagRange kAll{0, 0, ~0U};
+
+// One end of a stream, with both its halves, as a mesh holds them.
+struct End {
+  explicit End(int socket, Rank peer) : fd(socket), out(socket, peer, false), in(mailbox, peer) {}
+  Inflow::Pull turn() {  // what TcpMesh::move does
+    if (out.waiting()) out.push();
+    Inflow::Pull pulled = in.pull(fd.get(), out.lending() ? Haste::now : Haste::none);
+    if (pulled.got && !out.lent_was_got()) pulled.end = Inflow::End::corrupt;
+    if (pulled.owed && obliging) out.owe_got();
+    return pulled;
+  }
+  std::shared_ptr<Sending> send(ConstBytes bytes) {
+    Outflow::Push pushed;
+    return out.begin(bytes, kTag, pushed);
+  }
+  Fd fd;
+  Mailbox mailbox{Rank{0}, 3};
+  Outflow out;
+  Inflow in;
+  bool obliging = true;  // says "got"
+};
+
+struct Pair {
+  Pair() {
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) throw_system("socketpair");
+    a = std::make_unique<End>(fds[0], Rank{1});
+    b = std::make_unique<End>(fds[1], Rank{2});
+  }
+  template <class Done>
+  bool turn_until(const Done& done) const {
+    for (const Deadline limit = soon(); !limit.passed();) {
+      a->turn();
+      b->turn();
+      if (done()) return true;
+    }
+    return false;
+  }
+  std::unique_ptr<End> a, b;
+};
+
+TEST(Lender, CarriesAnySizeFromAnyPlace) {
+  for (const std::size_t size : {Lender::kLeast, Lender::kLeast + 1, kBlockBytes, kBlockBytes + 1, 3 * kBlockBytes + 12'345}) {
+    for (const std::size_t offset : {0, 1, 4095}) {
+      const Pair pair;
+      const auto data = pattern(size + offset, 5);
+      const auto sending = pair.a->send(ConstBytes(data).subspan(offset));
+      ASSERT_TRUE(sending) << "lent memory is in use after the call";
+      ASSERT_TRUE(pair.turn_until([&] { return sending->done(); }));
+      pair.b->turn();
+      const auto message = pair.b->mailbox.take(kAll);
+      ASSERT_TRUE(message);
+      EXPECT_TRUE(std::ranges::equal(message->bytes, ConstBytes(data).subspan(offset))) << size << " bytes from " << offset;
+    }
+  }
+}
+
+TEST(Lender, CallsAMessageGoodOnlyWhenItsReaderHasSaidGot) {
+  const Pair pair;
+  pair.b->obliging = false;
+  const auto data = pattern(1_MiB, 1);
+  const auto sending = pair.a->send(data);
+  bool read = false;
+  for (const Deadline limit = soon(); !read && !limit.passed();) pair.a->turn(), read = pair.b->turn().owed;
+  ASSERT_TRUE(read);
+  for (int i = 0; i < 10; ++i) pair.a->turn(), pair.b->turn();
+  EXPECT_FALSE(sending->done());
+  EXPECT_FALSE(pair.a->out.waiting()) << "there is nothing to do until the peer has spoken";
+  EXPECT_FALSE(pair.b->mailbox.take(kAll));
+  pair.b->out.owe_got();
+  EXPECT_TRUE(pair.turn_until([&] { return sending->done(); }));
+  pair.b->turn();
+  EXPECT_TRUE(pair.b->mailbox.take(kAll)->bytes == data);
+}
+
+TEST(Lender, VoidsAMessageThatIsGivenUpWheneverThatHappens) {
+  for (int turns = 0; turns < 8; ++turns) {
+    const Pair pair;
+    pair.b->obliging = false;
+    auto data = pattern(3 * kBlockBytes / 2, 1);
+    const auto sending = pair.a->send(data);
+    for (int i = 0; i < turns; ++i) pair.a->turn(), pair.b->turn();
+    sending->cancel();
+    std::ranges::fill(data, std::byte{0xEE});  // its owner's again
+    pair.a->out.stop(kAbortFrame, as_bytes("----given up"));
+    Inflow::Pull pulled;
+    for (const Deadline limit = soon(); pulled.end == Inflow::End::none && !limit.passed();) pair.a->out.push(), pulled = pair.b->turn();
+    EXPECT_EQ(pulled.end, Inflow::End::aborted) << pulled.text;
+    EXPECT_EQ(pulled.text, "----given up");
+    EXPECT_FALSE(pair.b->mailbox.take(kAll)) << "changed memory was taken for good after " << turns << " turns";
+  }
+}
+
+TEST(Lender, LendsBothWaysAtOnceThoughNobodyHasAskedYet) {
+  const Pair pair;
+  const auto there = pattern(5_MiB + 3, 1), back = pattern(7_MiB + 1, 2), small = pattern(100, 3);
+  const auto one = pair.a->send(there), other = pair.b->send(back);
+  const auto behind = pair.a->send(small);
+  EXPECT_TRUE(pair.turn_until([&] { return one->done() && other->done() && (!behind || behind->done()); }));
+  pair.a->turn(), pair.b->turn();
+  EXPECT_TRUE(pair.b->mailbox.take(kAll)->bytes == there);
+  EXPECT_TRUE(pair.a->mailbox.take(kAll)->bytes == back);
+  EXPECT_TRUE(pair.b->mailbox.take(kAll)->bytes == small);
+}
+
+TEST(Lender, CopiesWhereThereIsNoDescriptorForAPipe) {
+  const Pair pair;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto data = pattern(2_MiB, 1);
+  const auto sending = pair.a->send(data);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(pair.turn_until([&] { return sending->done(); }));
+  pair.b->turn();
+  EXPECT_TRUE(pair.b->mailbox.take(kAll)->bytes == data);
+}
+
+TEST(Lender, MeetsABrokenConnectionWithoutASignalAndSaysSoEveryTime) {
+  const Pair pair;
+  struct sigaction before {};
+  struct sigaction deadly {};
+  deadly.sa_handler = SIG_DFL;
+  sigaction(SIGPIPE, &deadly, &before);
+  pair.b.get()->fd.reset();
+  const auto data = pattern(1_MiB, 1);
+  const auto sending = pair.a->send(data);  // nobody looks at what begin() found
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(pair.a->out.waiting());
+    EXPECT_TRUE(pair.a->out.push().broken);
+  }
+  EXPECT_TRUE(pair.a->out.lent_was_got()) << "what the peer said before it went is no lie";
+  pair.a->out.drop();
+  EXPECT_FALSE(pair.a->out.waiting());
+  sigaction(SIGPIPE, &before, nullptr);
+}
+
+// The pages outlive their process in the socket, but nobody is left to call them good.
+TEST(Lender, LeavesNothingGoodWhenItsProcessDies) {
+  Pair pair;
+  const auto data = pattern(1_MiB, 1);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    pair.b->fd.reset();
+    const auto sending = pair.a->send(data);
+    while (true) pair.a->out.push();
+  }
+  pair.a.reset();
+  bool read = false;
+  pair.b->obliging = false;
+  for (const Deadline limit = soon(); !read && !limit.passed();) read = pair.b->turn().owed;
+  EXPECT_TRUE(read);
+  kill(child, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  Inflow::Pull pulled;
+  for (const Deadline limit = soon(); pulled.end == Inflow::End::none && !limit.passed();) pulled = pair.b->turn();
+  EXPECT_EQ(pulled.end, Inflow::End::closed);
+  EXPECT_FALSE(pair.b->mailbox.take(kAll));
+}
+
+}  // namespace
+}  // namespace cohort::net
