@@ -7,7 +7,7 @@ case ${1:-} in
   format) sources | xargs clang-format-14 -i ;;
   check-format) sources | xargs clang-format-14 --dry-run --Werror ;;
   tidy)
-    find cohort -name '*.cc' ! -name '*_test.cc' ! -path 'cohort/nn/*' | sort |
+    find cohort -name '*.cc' ! -name '*_test.cc' ! -path 'cohort/nn/*' ! -path 'cohort/sync/*' ! -path 'cohort/engine/*' ! -path 'cohort/train/loop/*' ! -path 'cohort/cli/worker/*' | sort |
       xargs -P "$(nproc)" -n 1 clang-tidy-14 -p build --quiet --extra-arg=-Wno-unknown-warning-option 2> >(grep -v ' warnings\? generated' >&2)
     ;;
   *) echo "usage: tools/lint.sh format|check-format|tidy" >&2; exit 2 ;;
