@@ -7,9 +7,9 @@
 // A step is whole or not at all: all buckets agree, one vote commits, then parameters change. A gradient that is not finite on any rank
 // calls the step off on all of them. early_update fuses the two sweeps for speed, gives these promises up, and clipping with them. A
 // parameter that got no gradient on any rank is not updated (as libtorch skips an undefined gradient); one that got it on some ranks counts
-// as zero on the others. Frozen parameters (requires_grad false) take no part. Tied ones count once. Owner: Trainer or DataParallel.
-// Threads: one; backward's hooks only count and hand over. Failure: the first one, from finish(), naming the bucket; the engine is useless
-// afterwards.
+// as zero on the others (early_update cannot know: there a missing gradient is a zero). Frozen parameters (requires_grad false) take no
+// part. Tied ones count once. Owner: Trainer or DataParallel. Threads: one; backward's hooks only count and hand over. Failure: the first
+// one, from finish(), naming the bucket; the engine is useless afterwards.
 #pragma once
 #include <functional>
 #include <memory>
@@ -32,8 +32,8 @@ struct Parameter {
 struct Verdict {
   bool committed = true;      // false: a gradient was not finite, and nothing was changed
   double squared_before = 0;  // mean over ranks of the squared norm of their own gradients; only with options.norms
-  double squared_after = 0;   // of the agreed gradient, before clipping
-  double clip = 1;            // what gradients were multiplied with
+  double squared_after = 0;   // of the agreed gradient, before StepInfo::grad_scale and clipping; with early_update only with options.norms
+  double clip = 1;            // what gradients were multiplied with to clip them, beside grad_scale
   std::vector<double> sums;   // what the caller gave to finish(), summed over the ranks
   Seconds3 seconds;
 };
@@ -47,6 +47,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  // One backward per begin(). sync false: its gradients are added to those in place, for a later finish().
   void begin(const optim::StepInfo& step, bool sync = true);
   Verdict finish(std::span<const double> sums = {});
   // Called from backward, at the first gradient of a step that synchronises.
@@ -56,16 +57,17 @@ class Engine {
   const LaneChoice& lanes() const { return lanes_choice_; }
   const optim::Optimizer* rule() const { return rule_.get(); }
   void zero_gradients();
-  // Optimizer state by parameter, in the order given: for checkpoints.
+  // Optimizer state by parameter, in the order given: for checkpoints. The tensors are views, good until the next finish().
   void each_state(const std::function<void(const std::string& parameter, const std::string& state, const at::Tensor& values)>& visit) const;
 
  private:
   struct Hook;
   void make_buckets(const std::vector<std::size_t>& order);
-  void open_lanes();
+  void open_lanes(LaneChoice mine);
   void arrived(std::size_t parameter);
   void reorder();
   std::vector<Report> carry_all();
+  double add_up(const std::vector<Report>& reports, std::vector<double> Report::*squared) const;
   Verdict vote(std::span<const double> sums, const std::vector<Report>& reports);
   std::vector<bool> find_missing(double anywhere);
   void settle_all(const Verdict& verdict, const std::vector<bool>& missing);
@@ -80,7 +82,9 @@ class Engine {
   std::vector<std::size_t> bucket_of_;  // by parameter
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::size_t> order_;  // of arrival, until buckets follow it
-  std::vector<bool> arrived_;       // by parameter, this step
+  std::vector<bool> arrived_;       // by parameter, in this backward
+  std::vector<bool> touched_;       // by parameter, since the last finish(): in any of the backwards of an accumulated step
+  std::size_t came_ = 0;            // how many have arrived
   std::vector<std::size_t> left_;   // by bucket: gradients still to come
   bool syncing_ = false, ordered_ = false;
   optim::StepInfo step_;

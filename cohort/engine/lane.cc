@@ -13,20 +13,31 @@ namespace {
 
 double since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
 
+// Squared norms tensor by tensor, so that whoever adds them up in the model's order has the same bits for every bucket plan.
+bool measure(const sync::Bucket& bucket, std::vector<double>& squared) {
+  bool finite = true;
+  for (const auto& m : bucket.members()) {
+    const auto found = optim::measure(bucket.gradient(m), m.count, bucket.real());
+    squared.push_back(found.squared);
+    finite = finite && found.finite;
+  }
+  return finite;
+}
+
 }  // namespace
 
 // The last gradient of the bucket has arrived; buckets go in plan order.
 Report carry(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, const optim::StepInfo& step) {
   const Span span{"carry", bucket.name(), bucket.bytes()};
-  Report report;
+  Report report{.bucket = &bucket};
   const auto start = Clock::now();
   const double waited = collective::waited().count();
-  bucket.gather();          // 1 nothing to copy where gradients are views into the bucket
-  if (crew.measure_before)  //   the noise of a single rank's gradient, for whoever adapts to it
-    for (const auto& m : bucket.members()) report.squared_before += optim::measure(bucket.gradient(m), m.count, bucket.real()).squared;
-  crew.strategy.agree(bucket, wire);  // 2 over the bucket's own wire
+  bucket.gather();                                          // 1 nothing to copy where gradients are views into the bucket
+  if (crew.measure_before) measure(bucket, report.before);  // the noise of a single rank's gradient, for whoever adapts to it
+  crew.strategy.agree(bucket, wire);                        // 2 over the bucket's own wire
   report.seconds.wait = collective::waited().count() - waited;
   report.seconds.agree = since(start);
+  if (!crew.early_update || crew.measure_before) report.finite = measure(bucket, report.after);  // for the vote, while memory is hot
   if (crew.early_update) settle(bucket, crew, wire, step);  // fused: memory is hot, and the step can no longer be called off
   return report;
 }
@@ -45,12 +56,15 @@ Lane::Lane(int index, std::unique_ptr<collective::Communicator> comm, Crew crew)
     : index_(index), comm_(std::move(comm)), crew_(crew), thread_([this] { run(); }) {}
 
 Lane::~Lane() {
+  bool carrying = false;
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
-    if (next_ < buckets_.size()) comm_->abort({Kind::aborted, "the engine was given up in the middle of a step", comm_->rank()});
+    carrying = carrying_ && !failure_;
   }
   changed_.notify_all();
+  // Peers may not have come to this bucket, and may never: without this the thread would wait until its deadline.
+  if (carrying) comm_->abort({Kind::aborted, "the engine was given up in the middle of a step", comm_->rank()});
   thread_.join();
 }
 
@@ -77,7 +91,7 @@ std::vector<Report> Lane::await() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return failure_ || next_ == buckets_.size(); });  // every verb inside has its deadline
   if (failure_) std::rethrow_exception(failure_);
-  return reports_;
+  return std::move(reports_);
 }
 
 void Lane::run() {
@@ -88,6 +102,7 @@ void Lane::run() {
     if (stop_) return;
     sync::Bucket& bucket = *buckets_[next_];
     const optim::StepInfo step = step_;
+    carrying_ = true;
     lock.unlock();
     Report report;
     std::exception_ptr failure;
@@ -97,10 +112,11 @@ void Lane::run() {
       failure = std::current_exception();
     }
     lock.lock();
+    carrying_ = false;
     if (failure) {
       failure_ = failure;
     } else {
-      reports_.push_back(report);
+      reports_.push_back(std::move(report));
       ++next_;
     }
     changed_.notify_all();

@@ -5,7 +5,6 @@
 // cannot deadlock by order. Failure: the first one is kept and thrown by await(); later steps throw it again.
 #pragma once
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -31,7 +30,10 @@ struct Crew {
 
 // What a bucket's carrying found out.
 struct Report {
-  double squared_before = 0;  // of this rank's own gradients, when asked for
+  const sync::Bucket* bucket = nullptr;
+  std::vector<double> before;  // squared norms of this rank's own gradients, member by member, when asked for
+  std::vector<double> after;   // of the agreed ones
+  bool finite = true;          // all of the agreed ones
   Seconds3 seconds;
 };
 
@@ -64,7 +66,7 @@ class Lane {
   std::vector<Report> reports_;
   optim::StepInfo step_;
   std::size_t next_ = 0;
-  bool stop_ = false;
+  bool carrying_ = false, stop_ = false;
   std::exception_ptr failure_;
   std::thread thread_;
 };

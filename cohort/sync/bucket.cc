@@ -1,17 +1,20 @@
 #include "cohort/sync/bucket.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <cstring>
+#include <new>
 
+#include "cohort/base/bytes.h"
 #include "cohort/base/pages.h"
 #include "cohort/nn/tensor.h"
 
 namespace cohort::sync {
 namespace {
 
-constexpr std::size_t kAlign = 64;  // bytes: a cache line, and what the widest vector load likes
+constexpr std::size_t kAlign = 64;     // bytes: a cache line, and what the widest vector load likes
+constexpr std::size_t kSmall = 1_MiB;  // below it huge pages are mostly air, and a model may have a thousand small buckets
 
 at::ScalarType type_of(const std::vector<Member>& members) {
   if (members.empty()) throw_failure(Kind::bug, "a bucket without parameters");
@@ -28,6 +31,12 @@ at::ScalarType type_of(const std::vector<Member>& members) {
 
 // Regions differ by an odd number of lines, or passes over several of them at once would fight for the same cache sets.
 collective::Region pages_for(std::size_t bytes, std::size_t which) {
+  if (bytes < kSmall) {
+    const std::shared_ptr<void> lines(::operator new (bytes, std::align_val_t{kAlign}),
+                                      [](void* p) { ::operator delete (p, std::align_val_t{kAlign}); });
+    std::memset(lines.get(), 0, bytes);
+    return collective::Region{lines, lines.get(), bytes};
+  }
   const std::size_t skew = which * (kPageBytes + 17 * kAlign);
   auto pages = huge_pages(bytes + skew);
   void* const data = static_cast<std::byte*>(pages.get()) + skew;
@@ -59,18 +68,25 @@ std::size_t Bucket::bytes() const { return count_ * c10::elementSize(type_); }
 collective::Piece Bucket::gradients() const { return {grads_.data(), count_, nn::dtype_of(type_), collective::Device::cpu}; }
 std::byte* Bucket::gradient(const Member& m) const { return static_cast<std::byte*>(grads_.data()) + m.first * c10::elementSize(type_); }
 
+// A storage of its own, not a view in autograd's sense: libtorch's zero_grad() detaches gradients in place, which views refuse.
 at::Tensor Bucket::view(const collective::Region& region, const Member& m) const {
-  return nn::tensor(region, {static_cast<std::int64_t>(count_)}, type_)
-      .narrow(0, static_cast<std::int64_t>(m.first), static_cast<std::int64_t>(m.count))
-      .view(m.param.sizes());
+  const std::size_t each = c10::elementSize(type_);
+  std::byte* const data = static_cast<std::byte*>(region.data()) + m.first * each;
+  return nn::tensor(collective::Region{std::make_shared<collective::Region>(region), data, m.count * each}, m.param.sizes(), type_);
 }
 
 void Bucket::attach() {
+  const at::NoGradGuard no_grad;  // a lane's thread starts with it on, and a gradient made with create_graph has a history
   for (const Member& m : members_) {
-    const at::Tensor& now = m.param.grad();
-    if (now.defined() && now.data_ptr() == gradient(m)) continue;
+    const at::Tensor now = m.param.grad();
+    const bool dense = now.defined() && now.layout() == at::kStrided;
+    if (dense && now.data_ptr() == gradient(m) && now.is_contiguous()) continue;
     const at::Tensor place = view(grads_, m);
-    now.defined() ? place.copy_(now) : place.zero_();
+    if (now.defined()) {
+      place.copy_(dense ? now : now.to_dense());
+    } else {
+      place.zero_();
+    }
     m.param.mutable_grad() = place;
   }
 }
@@ -80,12 +96,14 @@ void Bucket::clear() { std::memset(grads_.data(), 0, bytes()); }
 void Bucket::rebase(const collective::Region& fresh) {
   if (fresh.bytes() < bytes()) throw_failure(Kind::usage, "{}: {} bytes do not fit into a region of {}", name_, bytes(), fresh.bytes());
   attach();
+  if (fresh.data() == grads_.data()) return;
   std::memcpy(fresh.data(), grads_.data(), bytes());
   grads_ = fresh;
   for (const Member& m : members_) m.param.mutable_grad() = view(grads_, m);
 }
 
 void Bucket::own_parameters(const optim::Optimizer& rule) {
+  const at::NoGradGuard no_grad;
   params_ = pages_for(bytes(), 1);
   for (Member& m : members_) {
     const at::Tensor place = view(params_, m);

@@ -1,0 +1,122 @@
+// A lost rank ends the step of the others in bounded time; an engine may go at any moment and leaves the tensors usable.
+#include "cohort/engine/testing.h"
+
+namespace cohort::engine {
+namespace {
+
+using testing::HasSubstr;
+
+struct Leaves {};
+
+// Rank 1 goes where `when` says; the others must hear of it from finish().
+void expect_heard(const Lesson& lesson) {
+  at::set_num_threads(1);
+  collective::run_ranks(3, [&](collective::Communicator& comm) {
+    const auto start = Clock::now();
+    try {
+      learn_here(lesson, comm);
+      ADD_FAILURE() << "rank " << comm.rank().value << " heard nothing";
+    } catch (const Leaves&) {
+      EXPECT_EQ(comm.rank(), Rank{1});
+    } catch (const Failure& failure) {
+      EXPECT_NE(comm.rank(), Rank{1}) << failure.what();
+      EXPECT_TRUE(failure.kind() == Kind::peer_lost || failure.kind() == Kind::aborted) << failure.what();
+      EXPECT_THAT(failure.what(), HasSubstr("rank 1"));
+      EXPECT_LT(Seconds(Clock::now() - start).count(), 2);
+    }
+  });
+}
+
+TEST(ALostRank, IsNamedByFinishOnTheSurvivors) {
+  for (const int lanes : {0, 1, 3})
+    for (const bool early : {true, false}) {
+      Lesson lesson{.rule = "sgd(lr=0.1)", .steps = 4, .rows = {2, 2, 2}};
+      lesson.options.lanes = lanes;
+      lesson.options.bucket = ByteSize{1};
+      const auto leave = [](const Context& c) {
+        if (c.step == 3 && c.comm.rank() == Rank{1}) throw Leaves{};
+      };
+      (early ? lesson.after_begin : lesson.before_finish) = leave;
+      expect_heard(lesson);
+    }
+}
+
+TEST(AGoneEngine, LeavesParametersAndGradientsUsable) {
+  for (const int lanes : {0, 2}) {
+    const at::Tensor w = at::ones({4}).requires_grad_(true);
+    collective::run_ranks(1, [&](collective::Communicator& comm) {
+      Engine engine(comm, {{"w", w}}, {.lanes = lanes}, optim::make("sgd(lr=1)"));
+      engine.begin({.step = 1, .lr = 1});
+      w.sum().backward();
+      engine.finish();
+    });
+    EXPECT_EQ(w[3].item<float>(), 0);
+    w.sum().backward();  // no hook of the engine is left
+    EXPECT_EQ(w.grad()[3].item<float>(), 1);
+    const at::NoGradGuard no_grad;
+    w.sub_(w.grad());
+    EXPECT_EQ(w[3].item<float>(), -1);
+  }
+}
+
+TEST(AGoneEngine, BetweenStepsDoesNotEndTheCommunicator) {
+  collective::run_ranks(2, [](collective::Communicator& comm) {
+    const at::Tensor w = at::ones({4}).requires_grad_(true);
+    for (int round = 0; round < 3; ++round) {
+      Engine engine(comm, {{"w", w}}, {.lanes = 2}, optim::make("sgd(lr=1)"));
+      engine.begin({.step = 1, .lr = 1});
+      w.sum().backward();
+      engine.finish();
+      engine.begin({.step = 2, .lr = 1});  // armed, and given up before the first gradient
+    }
+    comm.barrier();
+    EXPECT_EQ(w[0].item<float>(), -2);
+  });
+}
+
+// Rank 0's lanes wait for gradients of a rank that never gets there; giving the engine up must not wait with them.
+TEST(AGoneEngine, InTheMiddleOfAStepEndsInBoundedTimeAndIsHeard) {
+  collective::run_ranks(2, [](collective::Communicator& comm) {
+    const at::Tensor a = at::ones({4}).requires_grad_(true), b = at::ones({4}).requires_grad_(true);
+    const auto start = Clock::now();
+    {
+      Engine engine(comm, {{"a", a}, {"b", b}}, {.bucket = ByteSize{1}, .lanes = 2}, optim::make("sgd"));
+      if (comm.rank() == Rank{1}) {
+        const auto error = failure_of([&] { comm.barrier(); });
+        EXPECT_TRUE(error.kind == Kind::aborted || error.kind == Kind::peer_lost) << error.what;
+      } else {
+        engine.begin({.step = 1, .lr = 1});
+        (a.sum() + b.sum()).backward();
+      }
+    }
+    EXPECT_LT(Seconds(Clock::now() - start).count(), 2);
+  });
+}
+
+TEST(AFailedEngine, FailsAgainAndLeavesNoHookBehind) {
+  collective::run_ranks(2, [](collective::Communicator& comm) {
+    const at::Tensor w = at::ones({4}).requires_grad_(true);
+    if (comm.rank() == Rank{1}) {
+      comm.barrier();
+      return;
+    }
+    {
+      comm.barrier();
+      EXPECT_NE(failure_of([&] { Engine(comm, {{"w", w}}, {.lanes = 2}, optim::make("sgd")); }).kind, Kind::bug);
+    }
+    w.sum().backward();
+    EXPECT_EQ(w.grad()[0].item<float>(), 1);
+  });
+}
+
+TEST(Lanes, AreAsManyAsOnTheRankWithTheFewestCores) {
+  collective::run_ranks(2, [](collective::Communicator& comm) {
+    const at::Tensor a = at::ones({4}).requires_grad_(true), b = at::ones({4}).requires_grad_(true);
+    Engine engine(comm, {{"a", a}, {"b", b}}, {.bucket = ByteSize{1}}, optim::make("sgd"), comm.rank() == Rank{0} ? 8 : 1, 1);
+    EXPECT_EQ(engine.lanes().lanes, 0);
+    EXPECT_THAT(engine.lanes().why, HasSubstr(comm.rank() == Rank{0} ? "fewest" : "none free"));
+  });
+}
+
+}  // namespace
+}  // namespace cohort::engine

@@ -1,0 +1,214 @@
+// What one step promises: whole or not at all, accumulation, clipping, parameters without gradients.
+#include <cmath>
+#include <limits>
+
+#include "cohort/engine/testing.h"
+
+namespace cohort::engine {
+namespace {
+
+using testing::HasSubstr;
+
+double squared(const Named& all) {
+  double sum = 0;
+  for (const auto& [name, t] : all) sum += t.to(at::kDouble).square().sum().item<double>();
+  return sum;
+}
+
+TEST(Accumulation, WithoutCommunicationEqualsOneBigBatch) {
+  for (const int lanes : {0, 2}) {
+    Lesson lesson{.type = at::kDouble, .rule = "adam(lr=0.01)", .steps = 4, .rows = {6, 6}};
+    const auto big = learn(lesson);
+    lesson.micro = 3;
+    lesson.options.lanes = lanes;
+    lesson.options.bucket = ByteSize{1};
+    const auto small = learn(lesson);
+    for (std::size_t r = 0; r < 2; ++r) expect_near(small[r].params, big[r].params, 1e-12);
+  }
+}
+
+TEST(Accumulation, CountsAGradientOfAnyOfItsBackwards) {
+  collective::run_ranks(2, [](collective::Communicator& comm) {
+    const at::Tensor a = at::ones({3}).requires_grad_(true), b = at::ones({3}).requires_grad_(true);
+    Engine engine(comm, {{"a", a}, {"b", b}}, {.lanes = 0}, optim::make("sgd(lr=1)"));
+    engine.begin({.step = 1, .lr = 1}, false);
+    a.sum().backward();
+    engine.begin({.step = 1, .lr = 1});
+    b.sum().backward();
+    engine.finish();
+    EXPECT_EQ(a.sum().item<float>(), 0);
+    EXPECT_EQ(b.sum().item<float>(), 0);
+  });
+}
+
+TEST(Clipping, ByTheNormOfTheWholeGradientIsTheFormula) {
+  constexpr double kLimit = 0.05;
+  for (const double scale : {1.0, 0.25}) {  // clipping sees the gradient as the rule does
+    Lesson lesson{.type = at::kDouble, .rule = "", .rows = {4, 4}};
+    const auto plain = learn(lesson);
+    const double norm = std::sqrt(squared(plain[0].grads)) * scale;
+    ASSERT_GT(norm, kLimit);
+    lesson.rule = "sgd(lr=1)";
+    lesson.grad_scale = scale;
+    lesson.options.clip_norm = kLimit;
+    Named before;
+    lesson.shape = [&](nn::Model& model) { before = copies(model.named_parameters()); };
+    lesson.rows = {8};
+    const auto clipped = learn(lesson);
+    EXPECT_NEAR(clipped[0].verdicts[0].clip, kLimit / (norm + 1e-6), 1e-12);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const auto expected = before[i].second - plain[0].grads[i].second * (scale * kLimit / (norm + 1e-6));
+      EXPECT_LT((clipped[0].params[i].second - expected).abs().max().item<double>(), 1e-12);
+    }
+  }
+}
+
+TEST(Clipping, ByANormThatOverflowsCallsTheStepOff) {
+  collective::run_ranks(1, [](collective::Communicator& comm) {
+    const at::Tensor w = at::ones({2}, at::kDouble).requires_grad_(true);
+    Engine engine(comm, {{"w", w}}, {.lanes = 0, .clip_norm = 1}, optim::make("sgd(lr=1)"));
+    engine.begin({.step = 1, .lr = 1});
+    (w.sum() * 1e200).backward();
+    EXPECT_FALSE(engine.finish().committed);
+    EXPECT_EQ(w[0].item<double>(), 1);
+  });
+}
+
+TEST(Norms, BeforeAndAfterTheReductionAreTheirFormulas) {
+  std::vector<double> own(3);
+  Lesson lesson{.type = at::kDouble, .rule = "", .rows = {2, 3, 4}};
+  lesson.options.norms = true;
+  lesson.before_finish = [&](const Context& c) {
+    own[static_cast<std::size_t>(c.comm.rank().value)] = squared(copies(c.model.named_parameters(), true));
+  };
+  for (const auto& rank : learn(lesson)) {
+    EXPECT_NEAR(rank.verdicts[0].squared_before, (own[0] + own[1] + own[2]) / 3, 1e-12);
+    EXPECT_NEAR(rank.verdicts[0].squared_after, squared(rank.grads), 1e-12);
+  }
+}
+
+TEST(Verdict, SumsWhatTheCallersGive) {
+  collective::run_ranks(3, [](collective::Communicator& comm) {
+    const at::Tensor a = at::ones({1}).requires_grad_(true);
+    Engine engine(comm, {{"a", a}}, {.lanes = 0}, optim::make("sgd"));
+    engine.begin({.step = 1, .lr = 1});
+    a.sum().backward();
+    const double mine[]{1.0 + comm.rank().value, 0.5};
+    EXPECT_THAT(engine.finish(mine).sums, testing::ElementsAre(6.0, 1.5));
+  });
+}
+
+TEST(ABadGradient, OnOneRankCallsTheStepOffEverywhereAndTrainingGoesOn) {
+  for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+    for (const int lanes : {0, 2}) {
+      Lesson lesson{.rule = "adam(lr=0.01)", .steps = 3, .rows = {3, 3, 3}};
+      lesson.options.lanes = lanes;
+      lesson.options.bucket = ByteSize{100};
+      lesson.options.clip_norm = 1;
+      std::vector<Named> params(3), state(3);
+      const auto look = [](const Context& c) {
+        Named all;
+        c.engine.each_state([&](const std::string& p, const std::string& s, const at::Tensor& v) { all.emplace_back(p + s, v.clone()); });
+        return all;
+      };
+      lesson.after_begin = [&](const Context& c) {
+        if (c.step != 2) return;
+        const auto me = static_cast<std::size_t>(c.comm.rank().value);
+        params[me] = copies(c.model.named_parameters());
+        state[me] = look(c);
+        if (me == 1) c.model.named_parameters()[2].second.grad().view(-1)[3] = poison;
+      };
+      lesson.after_finish = [&](const Context& c) {
+        if (c.step != 2) return;
+        const auto me = static_cast<std::size_t>(c.comm.rank().value);
+        expect_same_bits(copies(c.model.named_parameters()), params[me]);
+        expect_same_bits(look(c), state[me]);
+        EXPECT_EQ(largest(copies(c.model.named_parameters(), true)), 0) << "the next step starts from nothing";
+      };
+      for (const auto& rank : learn(lesson)) {
+        EXPECT_TRUE(rank.verdicts[0].committed);
+        EXPECT_FALSE(rank.verdicts[1].committed);
+        EXPECT_TRUE(rank.verdicts[2].committed);
+      }
+    }
+}
+
+// Momentum and decay move a parameter even with a gradient of zero: so they tell whether it was left alone.
+TEST(AParameterWithoutGradient, IsLeftAloneWhenNoRankHasOneAndAveragedWithZerosWhenSomeHave) {
+  for (const int lanes : {0, 2})
+    collective::run_ranks(3, [lanes](collective::Communicator& comm) {
+      const at::Tensor everywhere = at::ones({2}).requires_grad_(true), somewhere = at::ones({2}).requires_grad_(true),
+                       nowhere = at::ones({2}).requires_grad_(true);
+      Engine engine(comm, {{"e", everywhere, {.weight_decay = 0.5}}, {"s", somewhere}, {"n", nowhere, {.weight_decay = 0.5}}},
+                    {.bucket = ByteSize{1}, .lanes = lanes}, optim::make("sgd(lr=1)"));
+      for (int step = 1; step <= 2; ++step) {
+        engine.begin({.step = step, .lr = 1});
+        at::Tensor loss = everywhere.sum();
+        if (comm.rank() == Rank{1}) loss = loss + 3 * somewhere.sum();
+        loss.backward();
+        engine.finish();
+      }
+      EXPECT_EQ(nowhere[0].item<float>(), 1) << "not even decayed";
+      EXPECT_EQ(somewhere[0].item<float>(), -1);
+      EXPECT_EQ(everywhere[0].item<float>(), 0.5F * (0.5F * 1 - 1) - 1);
+    });
+}
+
+TEST(Parameters, FrozenOnesStayAndTiedOnesCountOnce) {
+  Lesson lesson{.type = at::kDouble, .steps = 3};
+  Named before;
+  lesson.shape = [&](nn::Model& model) {
+    model.named_parameters()[0].second.set_requires_grad(false);
+    if (before.empty()) before = copies(model.named_parameters());
+  };
+  const auto one = learn(alone(lesson));
+  const auto two = learn(lesson);
+  EXPECT_TRUE(at::equal(two[1].params[0].second, before[0].second));
+  expect_near(two[1].params, one[0].params, 1e-12);
+  collective::run_ranks(1, [](collective::Communicator& comm) {
+    const at::Tensor w = at::ones({2}).requires_grad_(true), frozen = at::ones({2}).requires_grad_(true);
+    Engine engine(comm, {{"in", w}, {"out", w}, {"f", frozen, {.frozen = true}}}, {.lanes = 0}, optim::make("sgd(lr=1)"));
+    EXPECT_EQ(engine.buckets()[0]->members().size(), 1u);
+    engine.begin({.step = 1, .lr = 1});
+    (2 * w.sum() + w.sum() + frozen.sum()).backward();
+    engine.finish();
+    EXPECT_EQ(w[0].item<float>(), -2);
+    EXPECT_EQ(frozen[0].item<float>(), 1);
+  });
+}
+
+TEST(Usage, WhatCannotBeIsRefusedWithTheReason) {
+  collective::run_ranks(1, [](collective::Communicator& comm) {
+    const at::Tensor w = at::ones({2}).requires_grad_(true);
+    const auto why = [&](std::vector<Parameter> parameters, const EngineOptions& options, const char* rule) {
+      return failure_of([&] { Engine(comm, std::move(parameters), options, rule ? optim::make(rule) : nullptr); }).what;
+    };
+    EXPECT_THAT(why({{"w", w}}, {.early_update = true, .clip_norm = 1}, "sgd"), HasSubstr("clip_norm"));
+    EXPECT_THAT(why({{"w", w}}, {.early_update = true}, nullptr), HasSubstr("without an optimizer"));
+    EXPECT_THAT(why({{"w", at::ones({2})}}, {}, "sgd"), HasSubstr("nothing to train"));
+    EXPECT_THAT(why({{"w * 2", w * 2}}, {}, "sgd"), HasSubstr("not a leaf"));
+    EXPECT_THAT(why({{"w", w}}, {.strategy = "gossip"}, "sgd"), HasSubstr("gossip"));
+    EXPECT_THAT(why({{"half", at::ones({2}, at::kHalf).requires_grad_(true)}}, {}, "sgd"), HasSubstr("half"));
+    Engine engine(comm, {{"w", w}}, {.lanes = 0}, optim::make("sgd"));
+    EXPECT_THAT(why({{"w", w}}, {}, "sgd"), HasSubstr("another engine"));
+    EXPECT_THAT(failure_of([&] { engine.finish(); }).what, HasSubstr("without begin()"));
+    engine.begin({.step = 1, .lr = 1});
+    w.sum().backward();
+    EXPECT_THAT(failure_of([&] { engine.begin({.step = 2, .lr = 1}); }).what, HasSubstr("before finish()"));
+  });
+}
+
+// With a lane it would be lost, and whether there is a lane is up to the machine.
+TEST(Usage, ASecondGradientInOneStepIsRefused) {
+  for (const int lanes : {0, 1})
+    collective::run_ranks(1, [lanes](collective::Communicator& comm) {
+      const at::Tensor w = at::ones({2}).requires_grad_(true);
+      Engine engine(comm, {{"w", w}}, {.lanes = lanes}, optim::make("sgd"));
+      engine.begin({.step = 1, .lr = 1});
+      w.sum().backward();
+      EXPECT_THAT(failure_of([&] { w.sum().backward(); }).what, HasSubstr("second gradient"));
+    });
+}
+
+}  // namespace
+}  // namespace cohort::engine
