@@ -29,8 +29,9 @@ void copy_piece(Piece from, Piece to);  // `from.count` elements; nothing when b
 struct Matrix {
   int ranks = 0;
   std::vector<std::uint64_t> cells;  // [rank][send counts .., recv counts ..]
-  std::uint64_t sends(int from, int to) const { return cells[static_cast<std::size_t>(from * 2 * ranks + to)]; }
-  std::uint64_t expects(int to, int from) const { return cells[static_cast<std::size_t>(to * 2 * ranks + ranks + from)]; }
+  std::uint64_t sends(int from, int to) const { return cells[index(from) * 2 * index(ranks) + index(to)]; }
+  std::uint64_t expects(int to, int from) const { return cells[(index(to) * 2 + 1) * index(ranks) + index(from)]; }
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   void check() const;  // Kind::usage naming the first pair that differs
 };
 
