@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <string_view>
 
 #include "cohort/base/bytes.h"
 #include "cohort/cli/bench_calibrate.h"
 #include "cohort/cli/bench_options.h"
 #include "cohort/cli/bench_progress.h"
 #include "cohort/cli/bench_rounds.h"
+#include "cohort/cli/bench_step_rounds.h"
 #include "cohort/cli/bench_table.h"
 #include "cohort/cli/bench_worker.h"
 #include "cohort/cli/cli.h"
@@ -35,6 +37,7 @@ void print_report(const Report& report, const BenchOptions& o) {
 }  // namespace
 
 static int run(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "step") return run_step(argc - 1, argv + 1);
   auto parsed = parse_bench_options(argc, argv);
   if (!parsed) return 0;
   BenchOptions& o = *parsed;
@@ -61,6 +64,6 @@ static int run(int argc, char** argv) {
 
 namespace cohort::cli {
 
-Command bench_command() { return {"bench", "measures collectives here, beside what others do here", bench::run}; }
+Command bench_command() { return {"bench", "measures collectives and training steps here, beside what others do here", bench::run}; }
 
 }  // namespace cohort::cli

@@ -23,11 +23,6 @@ Deadline patience(const BenchOptions& o, int ranks) {
   return Deadline::in(Seconds{120 + sizes * (20 * o.seconds + 10) + bytes * ranks / kSlowestRate});
 }
 
-[[noreturn]] void blame(const Contestant& c, const Outcome& o, int ranks) {
-  const auto how = o.late ? std::string("did not end in time") : fmt::format("ended with status {}", o.status);
-  throw_failure(Kind::system, "{} on {} ranks {}: {}", c.label(), ranks, how, o.last_words().empty() ? "it said nothing" : o.last_words());
-}
-
 // All rounds of all contestants: lines[contestant][size] is a list over rounds.
 using Lines = std::vector<std::vector<std::vector<Line>>>;
 
@@ -84,25 +79,37 @@ std::vector<std::string> find_voids(std::vector<Row>& rows) {
 
 }  // namespace
 
-std::string run_worker(const Contestant& c, const BenchOptions& o, const std::string& verb, int ranks) {
+Outcome run_well(const Program& program, Deadline deadline, const std::string& label, int ranks) {
+  auto o = run_program(program, deadline);
+  if (o.ok()) return o;
+  const auto how = o.late ? std::string("did not end in time") : fmt::format("ended with status {}", o.status);
+  throw_failure(Kind::system, "{} on {} ranks {}: {}", label, ranks, how, o.last_words().empty() ? "it said nothing" : o.last_words());
+}
+
+std::string written_by(const std::function<Program(const std::string&)>& make, Deadline deadline, const std::string& label, int ranks) {
   const Fd results{memfd_create("cohort-bench", MFD_CLOEXEC)};  // by /proc path: no file is left behind however this ends
   if (!results) throw_system("memfd_create");
   const auto path = fmt::format("/proc/{}/fd/{}", getpid(), results.get());
-  const auto outcome = run_program(program_of(c, o, verb, ranks, path), patience(o, ranks));
-  if (!outcome.ok()) blame(c, outcome, ranks);
+  run_well(make(path), deadline, label, ranks);
   return read_file(path);
 }
 
-std::vector<Line> run_once(const Contestant& c, const BenchOptions& o, const std::string& verb, int ranks) {
-  std::string text;
-  if (c.ours()) {
-    text = run_worker(c, o, verb, ranks);
-  } else {
-    const auto outcome = run_program(program_of(c, o, verb, ranks, ""), patience(o, ranks));
-    if (!outcome.ok()) blame(c, outcome, ranks);
-    text = outcome.out;
+void each_start(std::size_t n, int rounds, const std::function<void(std::size_t, int, double)>& start) {
+  const std::size_t starts = n * static_cast<std::size_t>(rounds);
+  for (std::size_t i = 0; i < starts; ++i) {
+    const std::size_t round = i / n;
+    start((i + round) % n, static_cast<int>(round), static_cast<double>(i) / static_cast<double>(starts));
   }
-  auto lines = parse_lines(text);
+}
+
+std::string run_worker(const Contestant& c, const BenchOptions& o, const std::string& verb, int ranks) {
+  const auto make = [&](const std::string& path) { return program_of(c, o, verb, ranks, path); };
+  return written_by(make, patience(o, ranks), c.label(), ranks);
+}
+
+std::vector<Line> run_once(const Contestant& c, const BenchOptions& o, const std::string& verb, int ranks) {
+  auto lines = parse_lines(c.ours() ? run_worker(c, o, verb, ranks)
+                                    : run_well(program_of(c, o, verb, ranks, ""), patience(o, ranks), c.label(), ranks).out);
   if (lines.size() != o.sizes.size())
     throw_failure(Kind::corrupt, "{} answered {} of {} sizes on {} ranks", c.label(), lines.size(), o.sizes.size(), ranks);
   return lines;
@@ -114,13 +121,10 @@ Report run_rounds(const BenchOptions& o, const std::string& verb, int ranks, con
   const std::size_t n = lineup.contestants.size();
   Lines lines(n, std::vector<std::vector<Line>>(o.sizes.size()));
   std::vector<bool> out(n, false);
-  for (std::size_t start = 0; start < n * static_cast<std::size_t>(o.rounds); ++start) {
-    const std::size_t round = start / n;
-    const std::size_t who = (start + round) % n;
+  each_start(n, o.rounds, [&](std::size_t who, int round, double share) {
     const Contestant& c = lineup.contestants[who];
-    if (out[who]) continue;
-    progress(fmt::format("{} on {} ranks, round {} of {}: {}", verb, ranks, round + 1, o.rounds, c.label()),
-             static_cast<double>(start) / static_cast<double>(n * static_cast<std::size_t>(o.rounds)));
+    if (out[who]) return;
+    progress(fmt::format("{} on {} ranks, round {} of {}: {}", verb, ranks, round + 1, o.rounds, c.label()), share);
     try {
       const auto answers = run_once(c, o, verb, ranks);
       for (std::size_t size = 0; size < answers.size(); ++size) lines[who][size].push_back(answers[size]);
@@ -130,7 +134,7 @@ Report run_rounds(const BenchOptions& o, const std::string& verb, int ranks, con
       for (auto& size : lines[who]) size.clear();
       report.notes.push_back(fmt::format("{} is left out: {}", c.who, failure.what()));
     }
-  }
+  });
   report.rows = rows_of(o, verb, ranks, lineup, lines);
   compare_checksums(report.rows);
   if (o.void_check) report.voids = find_voids(report.rows);

@@ -29,4 +29,11 @@ std::vector<Line> run_once(const Contestant& contestant, const BenchOptions& opt
 // The text our own worker writes for a task (measure, explain, calibrate).
 std::string run_worker(const Contestant& contestant, const BenchOptions& options, const std::string& verb, int ranks);
 
+// What every kind of rounds is made of. A program that has to end well; label and ranks are for the message when it does not.
+Outcome run_well(const Program& program, Deadline deadline, const std::string& label, int ranks);
+// The same for ranks under `cohort run`, whose stdout is for people: rank 0 writes into the file whose path make() is given.
+std::string written_by(const std::function<Program(const std::string& path)>& make, Deadline deadline, const std::string& label, int ranks);
+// Calls start(who, round, share done) for every contestant in every round, in an order that rotates.
+void each_start(std::size_t contestants, int rounds, const std::function<void(std::size_t who, int round, double share)>& start);
+
 }  // namespace cohort::cli::bench

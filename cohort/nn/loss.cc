@@ -5,6 +5,8 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "cohort/base/error.h"
 
 namespace cohort::nn {
@@ -19,11 +21,19 @@ void check(const at::Tensor& logits, const at::Tensor& labels) {
   }
 }
 
+// A loop over memory where it can be one: three operators of torch cost as much as a small layer.
+std::int64_t counted(const at::Tensor& labels) {
+  if (!labels.device().is_cpu() || !labels.is_contiguous() || labels.scalar_type() != at::kLong)
+    return labels.ne(kIgnoredLabel).sum().item<std::int64_t>();
+  const std::int64_t* const first = labels.const_data_ptr<std::int64_t>();
+  return labels.numel() - std::count(first, first + labels.numel(), kIgnoredLabel);
+}
+
 }  // namespace
 
 Loss loss_of(const at::Tensor& logits, const at::Tensor& labels, const LossOptions& options) {
   check(logits, labels);
-  const std::int64_t count = labels.ne(kIgnoredLabel).sum().item<std::int64_t>();
+  const std::int64_t count = counted(labels);
   at::Tensor sum = at::cross_entropy_loss(logits.reshape({labels.numel(), logits.size(-1)}), labels.reshape({-1}), {}, at::Reduction::Sum,
                                           kIgnoredLabel, options.label_smoothing);
   if (options.reduction == Reduction::sum || count == 0) return {sum, count};

@@ -10,6 +10,7 @@ import time
 
 COHORT = sys.argv[1]
 KEYS = {"who", "verb", "algorithm", "ranks", "bytes", "dtype", "median_us", "low_us", "high_us", "repeats", "limit_share"}
+STEP_KEYS = {"who", "model", "ranks", "batch", "samples_per_s", "low", "high", "compute_share", "wait_share", "comm_share"}
 SHORT = ["--rounds", "1", "--seconds", "0.005", "--no-void-check"]
 LIMIT = 150  # seconds for one command
 
@@ -124,6 +125,23 @@ def interrupted():
     while alive(marker):
         assert time.monotonic() < deadline, f"left behind: {alive(marker)}"
         time.sleep(0.02)
+
+
+def step():
+    """Whole training steps: ours and ranks that do not communicate learn the same, any model of the zoo, and the shares add up."""
+    short = ["--rounds", "1", "--warm", "2", "--no-void-check", "--json"]
+    done = run("bench", "step", "--model", "mlp", "-n", "2", "--batch", "16", "--steps", "60", "--against", "unsynced", *short)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [r["who"] for r in found] == ["cohort", "unsynced"], done
+    for r in found:
+        assert STEP_KEYS <= r.keys() and r["model"] == "mlp" and r["ranks"] == 2 and r["batch"] == 16, r
+        assert 0 < r["low"] <= r["samples_per_s"] <= r["high"], r
+        assert abs(r["compute_share"] + r["wait_share"] + r["comm_share"] - 1) < 1e-3, r
+        assert r["last_loss"] < 0.8 * r["first_loss"], r
+    assert 0.8 < found[0]["last_loss"] / found[1]["last_loss"] < 1.25, found
+    tokens = run("bench", "step", "--model", "gpt(vocab=16, context=8, d=16, heads=2, layers=1)", "-n", "2", "--batch", "2", "--steps", "3", *short)
+    assert "gpt" in json.loads(tokens.stdout)["model"], tokens
+    assert "ended with status" in run("bench", "step", "--model", "no_such_model", "--steps", "1", *short, status=1).stderr
 
 
 def demo():

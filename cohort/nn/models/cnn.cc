@@ -1,5 +1,6 @@
 // The small convolutional network of MNIST examples: two convolutions 3x3 (32 and 64 filters), each with ReLU and a pool of 2, then 128,
 // then classes.
+#include "cohort/nn/linear.h"
 #include "cohort/nn/models/layers.h"
 #include "cohort/nn/zoo.h"
 
@@ -31,8 +32,8 @@ Model build(const SpecValues& values) {
   const std::int64_t left = size / 4;
   auto fc = own(*root, "fc", torch::nn::Linear(64 * left * left, 128));
   auto head = own(*root, "head", torch::nn::Linear(128, values.integer("classes")));
-  model.add({"fc", {fc.ptr()}, [fc](const at::Tensor& x) mutable { return torch::relu(fc(x.flatten(1))); }});
-  model.add({"head", {head.ptr()}, [head](const at::Tensor& x) mutable { return head(x); }});
+  model.add({"fc", {fc.ptr()}, [fc](const at::Tensor& x) mutable { return torch::relu(linear(*fc, x.flatten(1))); }});
+  model.add({"head", {head.ptr()}, [head](const at::Tensor& x) mutable { return linear(*head, x); }});
   return model;
 }
 

@@ -1,5 +1,6 @@
 // A multilayer perceptron: flatten, then linear and ReLU for every hidden width, then linear. Images of any shape with `in` values.
 #include "cohort/base/error.h"
+#include "cohort/nn/linear.h"
 #include "cohort/nn/models/layers.h"
 #include "cohort/nn/zoo.h"
 
@@ -42,11 +43,11 @@ Model build(const SpecValues& values) {
   for (const std::int64_t width : widths_of(values.text("hidden"))) {
     const std::string name = "fc" + std::to_string(model.blocks().size() + 1);
     auto linear = own(*root, name, torch::nn::Linear(in, width));
-    model.add({name, {linear.ptr()}, [linear](const at::Tensor& x) mutable { return torch::relu(linear(x.flatten(1))); }});
+    model.add({name, {linear.ptr()}, [linear](const at::Tensor& x) mutable { return torch::relu(nn::linear(*linear, x.flatten(1))); }});
     in = width;
   }
   auto head = own(*root, "head", torch::nn::Linear(in, values.integer("out")));
-  model.add({"head", {head.ptr()}, [head](const at::Tensor& x) mutable { return head(x.flatten(1)); }});
+  model.add({"head", {head.ptr()}, [head](const at::Tensor& x) mutable { return nn::linear(*head, x.flatten(1)); }});
   return model;
 }
 

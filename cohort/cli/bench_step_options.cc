@@ -1,0 +1,103 @@
+#include "cohort/cli/bench_step_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "cohort/base/error.h"
+#include "cohort/base/spec.h"
+#include "cohort/base/text.h"
+
+namespace cohort::cli::bench {
+namespace {
+
+constexpr int kWarm = 5, kSteps = 30;  // of a model about which nothing is known
+
+constexpr std::string_view kFooter =
+    "Contestants train the same network on the same data with the same batch, rate and number of steps, one thread a rank, as fresh\n"
+    "processes, one contestant at a time, in an order that rotates from round to round. docs/bench.md tells what each number means.\n\n"
+    "examples:\n"
+    "  cohort bench step --model mlp -n 2 --batch 64 --against torch-ddp,unsynced\n"
+    "  cohort bench step --model 'gpt(vocab=64, d=64, heads=2, layers=2)' -n 2 --batch 8 --against unsynced --json";
+
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (const auto part : split(list, ',')) words.emplace_back(trim(part));
+  return words;
+}
+
+void check(const StepOptions& o) {
+  static constexpr std::string_view kKnown[] = {"torch-ddp", "unsynced"};
+  for (const auto& who : o.against)
+    if (std::find(std::begin(kKnown), std::end(kKnown), who) == std::end(kKnown)) throw_unknown("contestant", who, kKnown);
+  for (const int n : o.ranks)
+    if (n < 1 || n > 4096) throw_failure(Kind::usage, "-n {}: between 1 and 4096 ranks", n);
+  if (o.batch < 1 || o.batch > 1'000'000) throw_failure(Kind::usage, "--batch {}: between 1 and a million samples", o.batch);
+  if (o.rounds < 1 || o.rounds > 1000) throw_failure(Kind::usage, "--rounds {}: between 1 and 1000", o.rounds);
+  if (o.warm < 0 || o.warm > 1'000'000) throw_failure(Kind::usage, "--warm {}: between 1 and a million", o.warm);
+  if (o.steps < 0 || o.steps > 1'000'000) throw_failure(Kind::usage, "--steps {}: between 1 and a million", o.steps);
+  if (!(o.lr > 0) || o.lr > 1000) throw_failure(Kind::usage, "--lr {}: above 0", o.lr);
+  Spec::parse(o.spec());  // the worker would say so too, but later
+}
+
+}  // namespace
+
+const StepModel* step_model_named(std::string_view word) {
+  const auto* at = std::find_if(std::begin(kStepModels), std::end(kStepModels), [&](const StepModel& m) { return m.word == word; });
+  return at == std::end(kStepModels) ? nullptr : at;
+}
+
+std::string StepOptions::spec() const {
+  const StepModel* known = step_model_named(model);
+  return known == nullptr ? model : std::string(known->spec);
+}
+
+std::string StepOptions::data_spec() const {
+  const StepModel* known = step_model_named(model);
+  return !data.empty() || known == nullptr ? data : std::string(known->data);
+}
+
+int StepOptions::warm_steps() const {
+  const StepModel* known = step_model_named(model);
+  return warm > 0 ? warm : known == nullptr ? kWarm : known->warm;
+}
+
+int StepOptions::timed_steps() const {
+  const StepModel* known = step_model_named(model);
+  return steps > 0 ? steps : known == nullptr ? kSteps : known->steps;
+}
+
+std::optional<StepOptions> parse_step_options(int argc, char** argv) {
+  StepOptions o;
+  std::string ranks = "2", against;
+  CLI::App app{"measures whole training steps here, beside what others do here", "cohort bench step"};
+  app.option_defaults()->always_capture_default();
+  app.footer(std::string(kFooter));
+  app.add_option("--model", o.model, "mlp, cnn, resnet18 (32 x 32), or a spec of the zoo such as mlp(in=784, hidden=64)");
+  app.add_option("--data", o.data, "a spec of the data room; what goes with the model when absent");
+  app.add_option("-n,--ranks", ranks, "ranks to start, a list");
+  app.add_option("--batch", o.batch, "samples of one rank and step");
+  app.add_option("--against", against, "torch-ddp: torch's DistributedDataParallel over gloo; unsynced: ranks that do not communicate");
+  app.add_option("--lr", o.lr, "learning rate of SGD");
+  app.add_option("--warm", o.warm, "steps before the timed ones; 0: what suits the model");
+  app.add_option("--steps", o.steps, "timed steps of every start; 0: what suits the model");
+  app.add_option("--rounds", o.rounds, "starts of every contestant");
+  app.add_flag("--json", o.json, "one JSON object a line");
+  app.add_flag("!--no-void-check", o.void_check, "report also when torch-ddp is slower than it is known to be here");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    throw_failure(Kind::usage, "{}; `cohort bench step --help` lists the options", error.what());
+  }
+  o.against = words_of(against);
+  o.ranks.clear();
+  for (const auto& word : words_of(ranks)) o.ranks.push_back(static_cast<int>(parse_int(word)));
+  check(o);
+  return o;
+}
+
+}  // namespace cohort::cli::bench

@@ -1,0 +1,48 @@
+// What `cohort bench step` was asked to do, and the models it knows by one word.
+// Threads: a value. Failure: Kind::usage naming the word that is wrong. To add an option: a field here, a line in parse_step_options(); a
+// model that torch's DDP is to train too: a row in kStepModels, and the same network in bench/contestants/torch_ddp.py.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cohort::cli::bench {
+
+struct StepModel {
+  std::string_view word;  // what people write after --model
+  std::string_view spec;  // the zoo's
+  std::string_view data;  // the data room's
+  int warm, steps;        // about a second of window on one slow core
+};
+inline constexpr StepModel kStepModels[] = {
+    {"mlp", "mlp(in=784, hidden=512x512, out=10)", "fashion_mnist(split=train)", 50, 400},
+    {"cnn", "cnn(in=1, size=28, classes=10)", "fashion_mnist(split=train)", 20, 100},
+    {"resnet18", "resnet18(in=3, classes=10, stem=cifar)", "synthetic(shape=3x32x32, classes=10, samples=10000)", 1, 5},
+};
+const StepModel* step_model_named(std::string_view word);  // none: a spec of the zoo
+
+struct StepOptions {
+  std::string model = "mlp";
+  std::string data;  // empty: what goes with the model
+  std::vector<int> ranks{2};
+  std::int64_t batch = 64;  // of one rank
+  int warm = 0, steps = 0;  // 0: what suits the model
+  double lr = 0.05;
+  int rounds = 5;
+  std::vector<std::string> against;
+  bool json = false;
+  bool void_check = true;
+
+  std::string spec() const;
+  std::string data_spec() const;  // empty: the worker makes a synthetic set of the model's shape
+  int warm_steps() const;
+  int timed_steps() const;
+};
+
+// nullopt: --help was printed. argv[0] is "step".
+std::optional<StepOptions> parse_step_options(int argc, char** argv);
+
+}  // namespace cohort::cli::bench

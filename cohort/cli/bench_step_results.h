@@ -1,0 +1,50 @@
+// Arithmetic of `cohort bench step`: from the line each contestant prints to the rows people read.
+// Threads: pure functions. Failure: Kind::corrupt for a line that is not what a contestant promises.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cohort/cli/bench_results.h"
+
+namespace cohort::cli::bench {
+
+// One start of one contestant.
+struct StepLine {
+  double samples_per_s = 0;
+  double first_loss = 0, last_loss = 0;               // means: of the first tenth of all steps, of the last quarter
+  std::optional<double> compute, wait, comm;          // shares of the window; absent where the contestant cannot tell
+};
+StepLine parse_step_line(std::string_view out);  // the last line that is a JSON object
+
+// One contestant over all rounds.
+struct StepRow {
+  std::string who, model;
+  int ranks = 0;
+  std::int64_t batch = 0;
+  double samples_per_s = 0;  // of all ranks together: the median over rounds
+  double low = 0, high = 0;  // the slowest and the fastest round
+  std::optional<double> compute, wait, comm;
+  double first_loss = 0, last_loss = 0;
+  int rounds = 0;
+  std::optional<double> ratio;  // ours over theirs: above 1 cohort is faster; absent in our own row
+  bool spoiled = false;
+};
+void settle(StepRow& row, const std::vector<StepLine>& rounds);  // medians over the rounds
+
+// Contestants learn alike when their last losses are close: what is compared are steps that train, not steps that rush.
+inline constexpr double kLossesApart = 0.10;  // other first weights and another order of the samples make 1 to 5 % of difference
+std::vector<std::string> compare_losses(const std::vector<StepRow>& rows);  // a line for each pair that is too far apart
+
+// What a contestant is known to reach on this kind of machine; nullopt when no figure is known.
+std::optional<double> expected_samples_per_s(const Machine& machine, const StepRow& row);
+// Marks the rows of a run in which a contestant stayed behind what it is known to reach, and says so.
+std::vector<std::string> find_voids(std::vector<StepRow>& rows, const Machine& machine);
+
+std::string json_line(const StepRow& row);  // one object, no newline
+std::string step_table(const std::vector<StepRow>& rows);
+std::string step_legend();
+
+}  // namespace cohort::cli::bench

@@ -1,0 +1,119 @@
+#include "cohort/cli/bench_step_rounds.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "cohort/base/error.h"
+#include "cohort/cli/bench_find.h"
+#include "cohort/cli/bench_progress.h"
+
+namespace cohort::cli::bench {
+namespace {
+
+constexpr double kSlowestRate = 0.5;  // samples per second and rank, far below anything seen: only a hang is slower
+
+Deadline patience(const StepOptions& o) {
+  const double samples = static_cast<double>(o.batch) * (o.warm_steps() + o.timed_steps());
+  return Deadline::in(Seconds{120 + samples / kSlowestRate});
+}
+
+std::string our_worker() {
+  auto path = companion("cohort-worker");
+  if (path.empty()) throw_failure(Kind::usage, "cohort-worker is not beside this program: it was built without torch (`make build` finds one)");
+  return path;
+}
+
+// Why this one cannot take part; empty when it can.
+std::string obstacle(const std::string& who, const StepOptions& o) {
+  if (who != "torch-ddp") return {};
+  if (step_model_named(o.model) == nullptr) return "it knows mlp, cnn and resnet18 only";
+  if (!o.data.empty()) return "it knows its own data only: leave --data out";
+  if (companion("torch_ddp.py").empty()) return "torch_ddp.py is not beside the program";
+  if (python_with_torch().empty()) return "no Python with torch was found (set COHORT_PYTHON to one)";
+  return {};
+}
+
+StepLine run_once(const std::string& who, const StepOptions& o, int ranks) {
+  if (who == "torch-ddp") return parse_step_line(run_well(step_program(who, o, ranks, ""), patience(o), who, ranks).out);
+  const auto make = [&](const std::string& path) { return step_program(who, o, ranks, path); };
+  return parse_step_line(written_by(make, patience(o), who, ranks));
+}
+
+void print(const StepReport& report, const StepOptions& o, int ranks) {
+  std::FILE* const aside = o.json ? stderr : stdout;
+  if (!o.json) {
+    fmt::print("step, {}, {} ranks of {} samples, {} steps, {} rounds\n{}", o.model, ranks, o.batch, o.timed_steps(), o.rounds, step_table(report.rows));
+  }
+  for (const StepRow& row : report.rows)
+    if (o.json) fmt::print("{}\n", json_line(row));
+  for (const auto& note : report.notes) fmt::print(aside, "  {}\n", note);
+  for (const auto& line : report.voids) fmt::print(aside, "{}\n", line);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+Program step_program(const std::string& who, const StepOptions& o, int ranks, const std::string& out_path) {
+  std::vector<std::string> course{"--batch", std::to_string(o.batch),         "--warm", std::to_string(o.warm_steps()),
+                                  "--steps", std::to_string(o.timed_steps()), "--lr",   fmt::format("{}", o.lr)};
+  Program p{{}, {{"OMP_NUM_THREADS", "1"}, {"OMP_WAIT_POLICY", "PASSIVE"}}};
+  if (who == "torch-ddp") {
+    p.argv = {python_with_torch(), "-W", "ignore", companion("torch_ddp.py"), "--ranks", std::to_string(ranks), "--model", o.model};
+  } else {
+    p.argv = {std::filesystem::read_symlink("/proc/self/exe").string(), "run", "-n", std::to_string(ranks)};
+    if (ranks <= this_machine().cores) p.argv.insert(p.argv.end(), {"--bind", "core"});
+    p.argv.insert(p.argv.end(), {"--", our_worker(), "bench-step", "--contestant", who, "--model", o.spec(), "--data", o.data_spec(), "--out", out_path});
+  }
+  p.argv.insert(p.argv.end(), course.begin(), course.end());
+  return p;
+}
+
+StepReport run_step_rounds(const StepOptions& o, int ranks, const Progress& progress) {
+  StepReport report;
+  std::vector<std::string> lineup{"cohort"};
+  for (const auto& who : o.against) {
+    const auto why_not = obstacle(who, o);
+    if (why_not.empty()) lineup.push_back(who);
+    if (!why_not.empty()) report.notes.push_back(fmt::format("{} does not take part: {}", who, why_not));
+  }
+  std::vector<std::vector<StepLine>> lines(lineup.size());
+  std::vector<bool> out(lineup.size(), false);
+  each_start(lineup.size(), o.rounds, [&](std::size_t who, int round, double share) {
+    if (out[who]) return;
+    progress(fmt::format("{} on {} ranks, round {} of {}: {}", o.model, ranks, round + 1, o.rounds, lineup[who]), share);
+    try {
+      lines[who].push_back(run_once(lineup[who], o, ranks));
+    } catch (const Failure& failure) {
+      if (who == 0) throw;
+      out[who] = true;
+      report.notes.push_back(fmt::format("{} is left out: {}", lineup[who], failure.what()));
+    }
+  });
+  for (std::size_t i = 0; i < lineup.size(); ++i) {
+    if (out[i]) continue;
+    StepRow row{.who = lineup[i], .model = o.model, .ranks = ranks, .batch = o.batch};
+    settle(row, lines[i]);
+    if (i > 0) row.ratio = report.rows[0].samples_per_s / row.samples_per_s;
+    report.rows.push_back(row);
+  }
+  for (auto& line : compare_losses(report.rows)) report.notes.push_back(std::move(line));
+  if (o.void_check) report.voids = find_voids(report.rows, this_machine());
+  return report;
+}
+
+int run_step(int argc, char** argv) {
+  const auto o = parse_step_options(argc, argv);
+  if (!o) return 0;
+  for (const int n : o->ranks) {
+    ProgressLine progress(ProgressLine::Elsewhere::silent);
+    const auto report = run_step_rounds(*o, n, [&](const std::string& what, double share) { progress.show(what, share); });
+    progress.clear();
+    print(report, *o, n);
+  }
+  if (!o->json) fmt::print("\n{}", step_legend());
+  return 0;
+}
+
+}  // namespace cohort::cli::bench

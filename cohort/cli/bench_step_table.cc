@@ -1,0 +1,62 @@
+// How the rows of `cohort bench step` look: JSON lines for machines, a table with its own legend for people.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cohort/cli/bench_step_results.h"
+
+namespace cohort::cli::bench {
+namespace {
+
+double rounded(double value) { return std::stod(fmt::format("{:.6g}", value)); }
+
+nlohmann::ordered_json maybe(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(rounded(*value)) : nlohmann::ordered_json(nullptr);
+}
+
+std::string percent(const std::optional<double>& share) { return share ? fmt::format("{:.1f} %", 100 * *share) : ""; }
+
+}  // namespace
+
+std::string json_line(const StepRow& r) {
+  nlohmann::ordered_json j;
+  j["who"] = r.who;
+  j["model"] = r.model;
+  j["ranks"] = r.ranks;
+  j["batch"] = r.batch;
+  j["samples_per_s"] = rounded(r.samples_per_s);
+  j["low"] = rounded(r.low);
+  j["high"] = rounded(r.high);
+  j["compute_share"] = maybe(r.compute);
+  j["wait_share"] = maybe(r.wait);
+  j["comm_share"] = maybe(r.comm);
+  j["first_loss"] = rounded(r.first_loss);
+  j["last_loss"] = rounded(r.last_loss);
+  j["rounds"] = r.rounds;
+  j["ratio"] = maybe(r.ratio);
+  j["void"] = r.spoiled;
+  return j.dump();
+}
+
+std::string step_table(const std::vector<StepRow>& rows) {
+  std::string text = fmt::format("{:<10} {:>10}  {:>19}  {:>7}  {:>8} {:>8} {:>8}  {:>16}\n", "who", "samples/s", "rounds", "ratio",
+                                 "compute", "wait", "comm", "loss");
+  for (const StepRow& r : rows)
+    text += fmt::format("{:<10} {:>10.0f}  {:>19}  {:>7}  {:>8} {:>8} {:>8}  {:>16}{}\n", r.who, r.samples_per_s,
+                        fmt::format("{:.0f} .. {:.0f}", r.low, r.high), r.ratio ? fmt::format("{:.2f}x", *r.ratio) : "", percent(r.compute),
+                        percent(r.wait), percent(r.comm), fmt::format("{:.3f} to {:.3f}", r.first_loss, r.last_loss),
+                        r.spoiled ? "  void" : "");
+  return text;
+}
+
+std::string step_legend() {
+  return "samples/s  of all ranks together over a window of whole steps: the median over rounds\n"
+         "rounds     the slowest and the fastest round: how far to trust the median\n"
+         "ratio      our samples/s over theirs: above 1 cohort is faster\n"
+         "compute    share of the window spent in loading, forward, backward and update\n"
+         "wait       share spent waiting for ranks that had not come yet\n"
+         "comm       share spent moving and adding gradients\n"
+         "loss       mean of the first tenth and of the last quarter of the steps: contestants that train alike end alike\n";
+}
+
+}  // namespace cohort::cli::bench

@@ -1,0 +1,167 @@
+#include "cohort/cli/worker/bench_step.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cohort/base/error.h"
+#include "cohort/data/loader.h"
+#include "cohort/engine/engine.h"
+#include "cohort/nn/batch.h"
+#include "cohort/nn/loss.h"
+#include "cohort/nn/zoo.h"
+
+namespace cohort::cli::worker {
+namespace {
+
+constexpr auto kPatience = 120s;  // for one batch
+
+struct Sums {
+  double loss = 0, samples = 0;
+};
+
+struct Shares {
+  double comm = 0, wait = 0;  // seconds of the window
+};
+
+// A step of one contestant: what it lost in this rank's samples, and what it waited for.
+class Stepper {
+ public:
+  virtual ~Stepper() = default;
+  virtual Sums step(const data::Batch& batch, std::int64_t number) = 0;
+  Shares spent;
+};
+
+class CohortStepper final : public Stepper {
+ public:
+  CohortStepper(const Job& job, const nn::Model& model, const StepRun& run)
+      : model_(model),
+        lr_(run.lr),
+        engine_(job.comm(), parameters(model), {.strategy = run.strategy, .early_update = run.early_update},
+                optim::make(fmt::format("sgd(lr={})", run.lr)), job.suggested_threads() * job.local_size(), job.local_size()) {}
+
+  Sums step(const data::Batch& batch, std::int64_t number) override {
+    const nn::Tensors t = nn::tensors(batch);
+    engine_.begin({.step = number, .lr = lr_});
+    const nn::Loss loss = nn::loss_of(model_.forward(t.inputs), t.labels);
+    loss.value.backward(weight_.fill_(1 / static_cast<double>(batch.global_count)));  // the gradient of the mean over all ranks
+    const double sum = loss.value.item<double>();
+    const engine::Verdict verdict = engine_.finish();
+    if (!verdict.committed) throw_failure(Kind::corrupt, "step {}: a gradient is not finite; try a smaller --lr", number);
+    spent.wait += verdict.seconds.wait;
+    spent.comm += verdict.seconds.agree - verdict.seconds.wait;
+    return {sum, static_cast<double>(batch.count)};
+  }
+
+ private:
+  static std::vector<engine::Parameter> parameters(const nn::Model& model) {
+    std::vector<engine::Parameter> all;
+    for (const auto& [name, tensor] : model.named_parameters()) all.push_back({.name = name, .tensor = tensor});
+    return all;
+  }
+
+  const nn::Model& model_;
+  const double lr_;
+  at::Tensor weight_ = at::zeros({});  // what the sum of losses is multiplied with
+  engine::Engine engine_;
+};
+
+class UnsyncedStepper final : public Stepper {
+ public:
+  UnsyncedStepper(const nn::Model& model, const StepRun& run) : model_(model), sgd_(model.root().parameters(), run.lr) {}
+
+  Sums step(const data::Batch& batch, std::int64_t) override {
+    const nn::Tensors t = nn::tensors(batch);
+    sgd_.zero_grad();
+    const at::Tensor loss = torch::nn::functional::cross_entropy(model_.forward(t.inputs), t.labels);
+    loss.backward();
+    sgd_.step();
+    const auto count = static_cast<double>(batch.count);
+    return {loss.item<double>() * count, count};
+  }
+
+ private:
+  const nn::Model& model_;
+  torch::optim::SGD sgd_;
+};
+
+// A synthetic set that fits what the model reads and answers.
+std::string synthetic_for(const nn::Model& model) {
+  const nn::Input& input = model.input();
+  const at::NoGradGuard no_grad;
+  const std::int64_t classes = input.tokens() ? input.vocabulary : model.forward(model.example(2)).size(-1);
+  if (input.tokens()) return fmt::format("synthetic(task=tokens, shape={}, classes={})", input.sizes.at(0), classes);
+  std::vector<std::int64_t> shape = input.sizes;
+  while (shape.size() < 3) shape.insert(shape.begin(), 1);
+  return fmt::format("synthetic(shape={}, classes={})", fmt::join(shape, "x"), classes);
+}
+
+std::unique_ptr<data::Loader> open_loader(const Job& job, const nn::Model& model, const StepRun& run) {
+  const auto set = data::open_dataset(run.data.empty() ? synthetic_for(model) : run.data);
+  const data::Share share{.ranks = job.size(), .rank = job.rank().value, .batch = run.batch, .seed = run.seed, .drop_last = true};
+  return std::make_unique<data::Loader>(set, data::LoaderOptions{.share = share, .threads = run.loader_threads});
+}
+
+// Mean losses over all ranks: of the first tenth of all steps and of the last quarter.
+std::pair<double, double> curve(const Job& job, const std::vector<Sums>& steps) {
+  const std::size_t first = std::max<std::size_t>(1, steps.size() / 10), last = std::max<std::size_t>(1, steps.size() / 4);
+  std::vector<double> sums(4);
+  for (std::size_t i = 0; i < first; ++i) sums[0] += steps[i].loss, sums[1] += steps[i].samples;
+  for (std::size_t i = steps.size() - last; i < steps.size(); ++i) sums[2] += steps[i].loss, sums[3] += steps[i].samples;
+  job.comm().all_reduce(collective::piece(std::span(sums)), collective::Op::sum);
+  return {sums[0] / sums[1], sums[2] / sums[3]};
+}
+
+// A step of the fastest tenth: what a step takes when nothing else uses the machine.
+double quiet(std::vector<double> took) {
+  const auto at = took.begin() + static_cast<std::ptrdiff_t>(took.size() / 10);
+  std::nth_element(took.begin(), at, took.end());
+  return *at;
+}
+
+}  // namespace
+
+std::string run_steps(const Job& job, const StepRun& run) {
+  at::set_num_threads(1);
+  at::globalContext().setFlushDenormal(true);
+  nn::Model model = nn::make_model(run.model, run.seed);
+  model.train();
+  const auto loader = open_loader(job, model, run);
+  std::unique_ptr<Stepper> stepper;
+  if (run.contestant == "cohort") stepper = std::make_unique<CohortStepper>(job, model, run);
+  if (run.contestant == "unsynced") stepper = std::make_unique<UnsyncedStepper>(model, run);
+  std::vector<Sums> steps;
+  std::vector<double> took;  // seconds of each step in the window
+  Clock::time_point start;
+  for (int i = 0; i < run.warm + run.steps; ++i) {
+    if (i == run.warm) {
+      stepper->spent = {};
+      job.comm().barrier();
+      start = Clock::now();
+    }
+    const auto began = Clock::now();
+    steps.push_back(stepper->step(loader->next(Deadline::in(kPatience)), i + 1));
+    if (i >= run.warm) took.push_back(Seconds(Clock::now() - began).count());
+  }
+  job.comm().barrier();
+  double times[] = {Seconds(Clock::now() - start).count(), stepper->spent.comm, stepper->spent.wait};
+  job.comm().all_reduce({times, 3, collective::Dtype::f64}, collective::Op::average);
+  const auto [first, last] = curve(job, steps);
+  if (job.rank().value != 0) return {};
+  const double samples = static_cast<double>(run.batch) * job.size() * run.steps;
+  const double comm = times[1] / times[0], wait = times[2] / times[0];
+  const nlohmann::ordered_json line{{"samples_per_s", samples / times[0]},
+                                    {"quiet_samples_per_s", samples / run.steps / quiet(took)},
+                                    {"steps", run.steps},
+                                    {"first_loss", first},
+                                    {"last_loss", last},
+                                    {"compute_share", 1 - comm - wait},
+                                    {"wait_share", wait},
+                                    {"comm_share", comm}};
+  return line.dump() + "\n";
+}
+
+}  // namespace cohort::cli::worker

@@ -1,0 +1,32 @@
+// One rank of `cohort bench step`: trains a model for real and says how fast, and where the loss came to.
+//   cohort    the step as the product does it: Loader, Engine, one vote, one fused update.
+//   unsynced  every rank by itself with torch::optim::SGD; ranks meet at the two ends of the timed window only. What communication costs
+//             is the distance between the two.
+// Owner: the task. Threads: the main one. Failure: as the rooms'.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "cohort/train/job.h"
+
+namespace cohort::cli::worker {
+
+struct StepRun {
+  std::string contestant = "cohort";  // cohort | unsynced
+  std::string model;                  // a spec of the zoo
+  std::string data;                   // a spec of the data room; empty: synthetic, of the model's shape
+  std::int64_t batch = 64;            // of one rank
+  int warm = 5;                       // steps before the window
+  int steps = 50;                     // of the window
+  double lr = 0.05;
+  std::uint64_t seed = 1;
+  int loader_threads = 0;
+  std::string strategy = "all_reduce(op=sum)";
+  bool early_update = false;
+  std::string out;  // rank 0 writes its line there; empty: stdout
+};
+
+// The line rank 0 has to say (bench_step_results.h in cli reads it); empty on the other ranks.
+std::string run_steps(const Job& job, const StepRun& run);
+
+}  // namespace cohort::cli::worker

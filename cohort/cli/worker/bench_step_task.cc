@@ -1,0 +1,56 @@
+// cohort-worker bench-step: the options of one measured rank.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+
+#include "cohort/base/error.h"
+#include "cohort/cli/worker/bench_step.h"
+#include "cohort/cli/worker/tasks.h"
+
+namespace cohort::cli::worker {
+namespace {
+
+void say(const std::string& line, const std::string& path) {
+  if (path.empty()) return fmt::print("{}", line);
+  std::ofstream out(path, std::ios::binary);
+  out << line;
+  out.close();
+  if (!out) throw_failure(Kind::system, "cannot write the results to {}", path);
+}
+
+int run(int argc, char** argv) {
+  StepRun r;
+  CLI::App app{"one rank of `cohort bench step`", "cohort-worker bench-step"};
+  app.option_defaults()->always_capture_default();
+  app.add_option("--contestant", r.contestant, "cohort or unsynced")->check(CLI::IsMember({"cohort", "unsynced"}));
+  app.add_option("--model", r.model, "a spec of the zoo, mlp(in=784)")->required();
+  app.add_option("--data", r.data, "a spec of the data room; empty: synthetic, of the model's shape");
+  app.add_option("--batch", r.batch, "samples of one rank and step")->check(CLI::Range(1, 1'000'000));
+  app.add_option("--warm", r.warm, "steps before the timed ones")->check(CLI::Range(1, 1'000'000));
+  app.add_option("--steps", r.steps, "timed steps")->check(CLI::Range(1, 100'000'000));
+  app.add_option("--lr", r.lr, "learning rate of SGD");
+  app.add_option("--seed", r.seed, "of the first weights and the order of samples");
+  app.add_option("--loader-threads", r.loader_threads, "threads that make batches ahead")->check(CLI::Range(0, 64));
+  app.add_option("--strategy", r.strategy, "how ranks agree on gradients");
+  app.add_flag("--early-update", r.early_update, "update each bucket as soon as it is agreed upon");
+  app.add_option("--out", r.out, "rank 0 writes its line there; empty: stdout");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw_failure(Kind::usage, "{}; --help lists the options", error.what());
+  }
+  const Job job = init();
+  const std::string line = run_steps(job, r);
+  if (!line.empty()) say(line, r.out);
+  return 0;
+}
+
+}  // namespace
+
+Task bench_step_task() { return {"bench-step", "trains for a while and says how fast", run}; }
+
+}  // namespace cohort::cli::worker
