@@ -83,8 +83,8 @@ std::optional<double> expected_samples_per_s(const Machine& machine, const StepR
       {"AMD EPYC", "torch-ddp", "cnn", 2, 2, 64, 2'800},
   };
   for (const Known& k : kKnown)
-    if (machine.model.starts_with(k.machine) && machine.cores == k.cores && row.who == k.who && row.model == k.model && row.ranks == k.ranks &&
-        row.batch == k.batch)
+    if (machine.model.starts_with(k.machine) && machine.cores == k.cores && row.who == k.who && row.model == k.model &&
+        row.ranks == k.ranks && row.batch == k.batch)
       return k.samples_per_s;
   return std::nullopt;
 }
@@ -94,9 +94,10 @@ std::vector<std::string> find_voids(std::vector<StepRow>& rows, const Machine& m
   for (const StepRow& row : rows) {
     const auto expected = expected_samples_per_s(machine, row);
     if (!expected || row.samples_per_s * kVoidAbove >= *expected) continue;
-    voids.push_back(fmt::format("VOID: {} trained {:.0f} samples/s of {} on {} ranks and is known to reach {:.0f} on this kind of machine: "
-                                "something else uses it; run again, or pass --no-void-check",
-                                row.who, row.samples_per_s, row.model, row.ranks, *expected));
+    voids.push_back(
+        fmt::format("VOID: {} trained {:.0f} samples/s of {} on {} ranks and is known to reach {:.0f} on this kind of machine: "
+                    "something else uses it; run again, or pass --no-void-check",
+                    row.who, row.samples_per_s, row.model, row.ranks, *expected));
   }
   for (StepRow& row : rows) row.spoiled = !voids.empty();
   return voids;

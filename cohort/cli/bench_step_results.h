@@ -14,8 +14,8 @@ namespace cohort::cli::bench {
 // One start of one contestant.
 struct StepLine {
   double samples_per_s = 0;
-  double first_loss = 0, last_loss = 0;               // means: of the first tenth of all steps, of the last quarter
-  std::optional<double> compute, wait, comm;          // shares of the window; absent where the contestant cannot tell
+  double first_loss = 0, last_loss = 0;       // means: of the first tenth of all steps, of the last quarter
+  std::optional<double> compute, wait, comm;  // shares of the window; absent where the contestant cannot tell
 };
 StepLine parse_step_line(std::string_view out);  // the last line that is a JSON object
 

@@ -21,7 +21,8 @@ Deadline patience(const StepOptions& o) {
 
 std::string our_worker() {
   auto path = companion("cohort-worker");
-  if (path.empty()) throw_failure(Kind::usage, "cohort-worker is not beside this program: it was built without torch (`make build` finds one)");
+  if (path.empty())
+    throw_failure(Kind::usage, "cohort-worker is not beside this program: it was built without torch (`make build` finds one)");
   return path;
 }
 
@@ -44,7 +45,8 @@ StepLine run_once(const std::string& who, const StepOptions& o, int ranks) {
 void print(const StepReport& report, const StepOptions& o, int ranks) {
   std::FILE* const aside = o.json ? stderr : stdout;
   if (!o.json) {
-    fmt::print("step, {}, {} ranks of {} samples, {} steps, {} rounds\n{}", o.model, ranks, o.batch, o.timed_steps(), o.rounds, step_table(report.rows));
+    fmt::print("step, {}, {} ranks of {} samples, {} steps, {} rounds\n{}", o.model, ranks, o.batch, o.timed_steps(), o.rounds,
+               step_table(report.rows));
   }
   for (const StepRow& row : report.rows)
     if (o.json) fmt::print("{}\n", json_line(row));
@@ -64,7 +66,8 @@ Program step_program(const std::string& who, const StepOptions& o, int ranks, co
   } else {
     p.argv = {std::filesystem::read_symlink("/proc/self/exe").string(), "run", "-n", std::to_string(ranks)};
     if (ranks <= this_machine().cores) p.argv.insert(p.argv.end(), {"--bind", "core"});
-    p.argv.insert(p.argv.end(), {"--", our_worker(), "bench-step", "--contestant", who, "--model", o.spec(), "--data", o.data_spec(), "--out", out_path});
+    p.argv.insert(p.argv.end(),
+                  {"--", our_worker(), "bench-step", "--contestant", who, "--model", o.spec(), "--data", o.data_spec(), "--out", out_path});
   }
   p.argv.insert(p.argv.end(), course.begin(), course.end());
   return p;

@@ -58,8 +58,9 @@ TEST(BenchStepOptions, RefuseWithTheWordThatIsWrong) {
 }
 
 TEST(BenchStepResults, ReadTheLineAmongOtherWordsAndTheSharesWhereThereAreAny) {
-  const auto ours = parse_step_line("hello\n{\"samples_per_s\":10,\"first_loss\":2.3,\"last_loss\":0.5,\"compute_share\":0.9,"
-                                    "\"wait_share\":0.04,\"comm_share\":0.06}\n");
+  const auto ours = parse_step_line(
+      "hello\n{\"samples_per_s\":10,\"first_loss\":2.3,\"last_loss\":0.5,\"compute_share\":0.9,"
+      "\"wait_share\":0.04,\"comm_share\":0.06}\n");
   EXPECT_EQ(ours.samples_per_s, 10);
   EXPECT_EQ(ours.comm, 0.06);
   EXPECT_FALSE(parse_step_line("{\"samples_per_s\":10,\"last_loss\":0.5}").wait.has_value());
@@ -82,8 +83,8 @@ TEST(BenchStepResults, JsonHasEveryFieldAndNullForWhatNobodyKnows) {
   auto r = row("torch-ddp", 14000);
   r.ratio = 2.5;
   const auto j = nlohmann::json::parse(json_line(r));
-  for (const char* field : {"who", "model", "ranks", "batch", "samples_per_s", "low", "high", "compute_share", "wait_share", "comm_share", "ratio",
-                            "first_loss", "last_loss", "rounds", "void"})
+  for (const char* field : {"who", "model", "ranks", "batch", "samples_per_s", "low", "high", "compute_share", "wait_share", "comm_share",
+                            "ratio", "first_loss", "last_loss", "rounds", "void"})
     EXPECT_TRUE(j.contains(field)) << field;
   EXPECT_TRUE(j.at("comm_share").is_null());
   EXPECT_EQ(j.at("ratio"), 2.5);

@@ -115,12 +115,14 @@ void Launcher::start_ranks() {
                       meeting_.job(), plan_.ranks, plan_.ranks == 1 ? "" : "s", plan_.program.path, meeting_.address(),
                       meeting_.master_port(), setting.threads, setting.threads == 1 ? "" : "s", usable_cores(plan_.host)));
   std::vector<ChildPlan> children;
+  sigset_t mask = signals_.mask_before();
+  if (plan_.options.quit_asks) sigaddset(&mask, SIGQUIT);  // one that comes while a rank still starts waits until it can be answered
   for (setting.rank = 0; setting.rank < plan_.ranks; ++setting.rank)
     children.push_back({.program = &plan_.program,
                         .environment = spelled_out(rank_environment(plan_.environment, setting)),
                         .cpus = bindings[static_cast<std::size_t>(setting.rank)],
                         .input = setting.rank == 0 ? plan_.input : -1,
-                        .signal_mask = signals_.mask_before()});
+                        .signal_mask = mask});
   ranks_.start(children);
   for (int r = 0; r < ranks_.size(); ++r)
     mention(fmt::format("rank {} is process {}, cores {}", r, ranks_[r].child.pid, list_cpus(bindings[static_cast<std::size_t>(r)])));
@@ -156,6 +158,7 @@ void Launcher::take_signal(int number) {
   if (number == SIGCHLD) return note_ends();
   if (number == SIGTSTP) return ranks_.signal(SIGSTOP);  // their groups are not the terminal's, so the terminal could not stop them
   if (number == SIGCONT || number == SIGUSR1 || number == SIGUSR2) return ranks_.signal(number);
+  if (number == SIGQUIT && plan_.options.quit_asks) return ranks_.signal(number);
   const bool again = stopped_by_ != 0 && number == SIGINT;
   if (stopped_by_ == 0) stopped_by_ = number;
   if (again) return stop(SIGKILL, Seconds{0});
@@ -255,7 +258,7 @@ int Launcher::verdict() {
   if (first_) {
     first_->last_words = ranks_[first_->rank].last_words.lines();
     code = exit_code_of(first_->status);
-    screen_.say(tell(*first_));
+    if (code != kExitUsage || !plan_.options.usage_is_said) screen_.say(tell(*first_));
   } else if (timed_out_) {
     code = kExitTimeout;
     say(fmt::format("stopped: the job ran longer than --timeout {}", format_seconds(plan_.options.timeout)));

@@ -46,6 +46,10 @@ struct RunOptions {
   std::string role = "default";
   int master_port = 0;  // 0: a free one
 
+  // Of programs of our own, no options of `cohort run`:
+  bool quit_asks = false;      // ranks answer SIGQUIT and go on
+  bool usage_is_said = false;  // a rank that exits with status 2 has told what is wrong with the settings: no report about ranks
+
   Sink sink_of(int rank, int stream) const;  // stream 1 or 2
 };
 

@@ -46,8 +46,8 @@ int run(int argc, char** argv) {
     return fmt::print("# Settings of `cohort train`\n\nWritten by `cohort train --markdown`.\n\n{}", Config(preset).markdown()), 0;
   if (help_config) return fmt::print("{}", Config(preset).help()), 0;
   if (!out.empty()) source.sets.push_back("out=" + out);
-  TrainConfig config = read_settings(source);
-  if (show) return fmt::print("{}", Config(config).yaml()), 0;
+  read_settings(source);  // what is wrong with them is said before anything starts
+  if (show) return fmt::print("{}", show_settings(source)), 0;
   std::vector<std::string> args{"train"};
   if (!source.file.empty()) args.push_back(source.file);
   for (const auto& set : source.sets) args.insert(args.end(), {"--set", set});

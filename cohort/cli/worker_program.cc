@@ -27,6 +27,7 @@ int run_workers(const std::string& ranks, const std::vector<std::string>& args) 
   std::vector<std::string> words{"-n", ranks, "--no-prefix", "--quiet", "--", worker};
   words.insert(words.end(), args.begin(), args.end());
   plan.options = parse_run(words, plan.environment);
+  plan.options.quit_asks = plan.options.usage_is_said = true;
   plan.program = find_program(plan.options, plan.environment);
   plan.host = look_at_host();
   plan.ranks = ranks == "auto" ? usable_cores(plan.host) : static_cast<int>(parse_int(ranks));

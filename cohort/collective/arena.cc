@@ -29,9 +29,10 @@ struct Arena::Holding {
 Region Arena::allocate(std::size_t bytes) {
   sweep();
   const std::size_t skew = static_cast<std::size_t>(me_.value % kSkewRanks) * kSkewBytes;
+  auto segment = Segment::create(bytes + skew, fmt::format("cohort-region-{}", me_.value), true);  // first: it may throw, no memory left
   auto holding = std::make_shared<Holding>();
   holding->arena = shared_from_this();
-  holding->segment = Segment::create(bytes + skew, fmt::format("cohort-region-{}", me_.value), true);
+  holding->segment = std::move(segment);
   {
     const std::unique_lock lock(mutex_);
     own_.emplace(holding->segment.data(), holding.get());

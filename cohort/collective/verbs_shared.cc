@@ -191,7 +191,7 @@ void all_to_all(Peers& peers, Piece in, Piece out, const Layout& sends, const La
   std::vector<std::uint64_t> row(sends.counts.begin(), sends.counts.end());
   row.insert(row.end(), recvs.counts.begin(), recvs.counts.end());
   peers.open(std::nullopt, [&](std::byte* stage) { std::memcpy(stage, row.data(), row.size() * 8); });
-  for (int r = 0; r < n; ++r) std::memcpy(&matrix.cells[static_cast<std::size_t>(2 * n * r)], peers.board()->stage(r), row.size() * 8);
+  for (int r = 0; r < n; ++r) std::memcpy(&matrix.cells[static_cast<std::size_t>(r) * row.size()], peers.board()->stage(r), row.size() * 8);
   matrix.check();
 
   std::uint64_t largest = 0;

@@ -21,10 +21,11 @@ enum class Input { pixels, tokens };
 // What one sample is.
 struct Form {
   Input input = Input::pixels;
-  std::vector<std::int64_t> shape;  // pixels: channels, height, width; tokens: context
-  std::int64_t classes = 0;         // labels are 0 .. classes - 1
-  std::int64_t vocabulary = 0;      // tokens are 0 .. vocabulary - 1
-  bool next_tokens = false;         // the labels of a sample are its next tokens, one for each; else one label
+  std::vector<std::int64_t> shape;   // pixels: channels, height, width; tokens: context
+  std::int64_t classes = 0;          // labels are 0 .. classes - 1
+  std::int64_t vocabulary = 0;       // tokens are 0 .. vocabulary - 1
+  std::vector<std::string> names{};  // of the classes, where the set knows them
+  bool next_tokens = false;          // the labels of a sample are its next tokens, one for each; else one label
 
   std::int64_t elements() const;                                        // of one sample's input
   std::int64_t labels() const { return next_tokens ? elements() : 1; }  // of one sample

@@ -87,7 +87,7 @@ constexpr std::array<Family, 7> kFamilies{{
 constexpr int kMostRanks = 1 << 20;  // more is a typing error
 
 int read_int(const Variable& v, int least, int most, std::string_view because) {
-  std::int64_t value = least - 1;
+  std::int64_t value = least - 1;  // NOLINT(clang-analyzer-deadcode.DeadStores): stays when parse_int throws
   try {
     value = parse_int(*v.value);
   } catch (const Failure&) {  // the message below names the variable, which parse_int does not know

@@ -37,8 +37,10 @@ class Pending {
       state_->wait(deadline);
     } catch (const Failure& failure) {
       if (failure.kind() == Kind::timeout && !state_->poll()) return false;
-      state_.reset();
-      throw;
+      const auto state = std::move(state_);
+      if (failure.kind() != Kind::timeout) throw;
+      state->wait(deadline);  // it ended in the moment the time was up: hear how
+      return true;
     }
     state_.reset();
     return true;

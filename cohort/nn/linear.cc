@@ -15,8 +15,8 @@ bool plain_backward() {
 
 bool can_accumulate(const at::Tensor& weight, const at::Tensor& out) {
   const at::Tensor& grad = weight.grad();
-  return grad.defined() && grad.is_contiguous() && grad.device().is_cpu() && grad.scalar_type() == out.scalar_type() && !grad.requires_grad() &&
-         autograd::impl::hooks(weight).empty();
+  return grad.defined() && grad.is_contiguous() && grad.device().is_cpu() && grad.scalar_type() == out.scalar_type() &&
+         !grad.requires_grad() && autograd::impl::hooks(weight).empty();
 }
 
 // Two dimensions in, two out.

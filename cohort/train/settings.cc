@@ -1,17 +1,39 @@
 #include "cohort/train/settings.h"
 
 #include <cstdlib>
+#include <filesystem>
+
+#include "cohort/base/error.h"
 
 namespace cohort {
+
+namespace {
+
+void read(const SettingsSource& source, Config& config) {
+  if (!source.file.empty()) {
+    if (!std::filesystem::exists(source.file)) throw_failure(Kind::usage, "there is no file {}", source.file);
+    config.read_file(source.file);
+  }
+  config.read_environment("COHORT_TRAIN_", [](const char* name) -> const char* { return std::getenv(name); });
+  for (const auto& set : source.sets) config.set(set);
+}
+
+}  // namespace
 
 TrainConfig read_settings(const SettingsSource& source) {
   TrainConfig values;
   Config config(values);
-  if (!source.file.empty()) config.read_file(source.file);
-  config.read_environment("COHORT_TRAIN_", [](const char* name) -> const char* { return std::getenv(name); });
-  for (const auto& set : source.sets) config.set(set);
+  read(source, config);
   check(values);
   return values;
+}
+
+std::string show_settings(const SettingsSource& source) {
+  TrainConfig values;
+  Config config(values);
+  read(source, config);
+  check(values);
+  return config.yaml();
 }
 
 }  // namespace cohort

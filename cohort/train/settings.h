@@ -15,5 +15,6 @@ struct SettingsSource {
 
 // Kind::usage with file, line and column, or the nearest name. Also checked for combinations that cannot be.
 TrainConfig read_settings(const SettingsSource& source);
+std::string show_settings(const SettingsSource& source);  // the same as YAML, each value with where it comes from
 
 }  // namespace cohort

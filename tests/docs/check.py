@@ -21,19 +21,28 @@ def commands(text):
             yield line
 
 
+def files(text):
+    """A yaml block that starts with `# name.yaml` is that file."""
+    for name, body in re.findall(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", text, re.M | re.S):
+        yield name, body
+
+
 def work(command, folder, env):
     if command.startswith("make "):
         target = command.split()[1]
         assert re.search(rf"^{target}:", open(f"{SOURCE}/Makefile").read(), re.M), f"no target for: {command}"
         return
-    if command.startswith("cohort bench"):
+    if command.startswith("cohort bench step"):
+        command += " --rounds 1 --steps 4 --warm 1 --no-void-check"
+    elif command.startswith("cohort bench"):
         command += SHORT
     done = subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
 
 
 def main():
-    found = list(commands(open(f"{SOURCE}/{PAGE}").read()))
+    text = open(f"{SOURCE}/{PAGE}").read()
+    found = list(commands(text))
     assert found, f"{PAGE} has no command; is its mark-up still understood here?"
     env = dict(os.environ, PATH=f"{PROGRAMS}:{os.environ['PATH']}")
     with tempfile.TemporaryDirectory() as folder:
@@ -42,6 +51,9 @@ def main():
         os.chmod(f"{folder}/train", 0o755)
         with open(f"{folder}/train.py", "w") as train:
             train.write("import os\nassert os.environ['WORLD_SIZE'] == '2'\n")
+        for name, body in files(text):
+            with open(f"{folder}/{name}", "w") as file:
+                file.write(body)
         for command in found:
             work(command, folder, env)
             print("works:", command)

@@ -1,4 +1,5 @@
 // cohort-worker: picks the task, turns a failure into one line on stderr and an exit status.
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -13,7 +14,7 @@ namespace {
 
 int fail(std::string_view task, const char* what, int status) {
   std::fflush(stdout);
-  fmt::print(stderr, "cohort-worker {}: {}\n", task, what);
+  fmt::print(stderr, "cohort {}: {}\n", task, what);
   return status;
 }
 
@@ -37,6 +38,8 @@ int main(int argc, char** argv) {
       return task.run(argc - 1, argv + 1);
     } catch (const Failure& failure) {
       return fail(word, failure.what(), failure.kind() == Kind::usage ? cli::kExitUsage : cli::kExitFailure);
+    } catch (const c10::Error& error) {
+      return fail(word, error.what_without_backtrace(), cli::kExitFailure);
     } catch (const std::exception& other) {
       return fail(word, other.what(), cli::kExitFailure);
     }

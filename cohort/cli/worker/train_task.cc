@@ -5,12 +5,32 @@
 #include <cstdio>
 
 #include "cohort/base/error.h"
+#include "cohort/cli/cli.h"
+#include "cohort/cli/worker/asked.h"
 #include "cohort/cli/worker/tasks.h"
+#include "cohort/train/loop/together.h"
 #include "cohort/train/loop/trainer.h"
 #include "cohort/train/settings.h"
 
 namespace cohort::cli::worker {
 namespace {
+
+int train(const TrainConfig& config) {
+  Whereabouts where;
+  const Asked asked(where);  // before the first thread of the job
+  where.doing("meeting the other ranks");
+  Job job = init();
+  try {
+    const RunSummary summary = Trainer(job, config, &where).run();
+    if (job.rank().value == 0) fmt::print("\n{}", summary_text(summary));
+    std::fflush(stdout);
+    if (!summary.saved) fmt::print(stderr, "cohort train: the run ended, but its last checkpoint could not be written; see above\n");
+    return summary.saved ? 0 : kExitFailure;
+  } catch (const Failure& failure) {
+    if (told_elsewhere(failure.error(), job.rank())) return kExitUsage;
+    throw;
+  }
+}
 
 int run(int argc, char** argv) {
   SettingsSource source;
@@ -24,11 +44,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw_failure(Kind::usage, "{}", error.what());
   }
-  Job job = init();
-  const RunSummary summary = Trainer(job, read_settings(source)).run();
-  if (job.rank().value == 0) fmt::print("\n{}", summary_text(summary));
-  std::fflush(stdout);
-  return 0;
+  return train(read_settings(source));
 }
 
 }  // namespace

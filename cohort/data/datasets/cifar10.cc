@@ -36,7 +36,9 @@ std::shared_ptr<const Dataset> open(const SpecValues& v) {
       labels.push_back(records.label(i));
     }
   }
-  return std::make_shared<MemoryDataset>(Form{.shape = {3, 32, 32}, .classes = 10}, v.text("dir"), std::move(pixels), std::move(labels));
+  Form form{.shape = {3, 32, 32}, .classes = 10};
+  form.names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
+  return std::make_shared<MemoryDataset>(std::move(form), v.text("dir"), std::move(pixels), std::move(labels));
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ const SpecSchema& schema() {
 
 std::shared_ptr<const Dataset> open(const SpecValues& v) {
   return open_idx(v.text("dir"), v.word("split"), 10,
-                  "apt-get install dataset-fashion-mnist brings them, or set dir= to the folder that has them");
+                  "apt-get install dataset-fashion-mnist brings them, or set dir= to the folder that has them",
+                  {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"});
 }
 
 }  // namespace

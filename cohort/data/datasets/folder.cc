@@ -77,6 +77,7 @@ std::shared_ptr<const Dataset> open(const SpecValues& v) {
     if (!std::filesystem::is_directory(folder)) continue;
     for (const auto& file : listed(folder))
       if (is_picture(file)) entries.push_back({file.string(), form.classes});
+    form.names.push_back(folder.filename().string());
     ++form.classes;
   }
   if (entries.empty()) {

@@ -8,7 +8,8 @@
 
 namespace cohort::data {
 
-std::shared_ptr<const Dataset> open_idx(const std::string& dir, std::string_view split, std::int64_t classes, std::string_view hint) {
+std::shared_ptr<const Dataset> open_idx(const std::string& dir, std::string_view split, std::int64_t classes, std::string_view hint,
+                                        std::vector<std::string> names) {
   const bool train = split == "train";
   // Some copies of the files have a dot where the original has a dash.
   const std::array<std::string_view, 2> image_names =
@@ -34,6 +35,7 @@ std::shared_ptr<const Dataset> open_idx(const std::string& dir, std::string_view
   Form form{.shape = {images.sizes.end() - 2, images.sizes.end()}};
   form.shape.insert(form.shape.begin(), images.sizes.size() == 4 ? images.sizes[1] : 1);
   form.classes = count_classes(labels, classes, label_path);
+  form.names = std::move(names);
   return std::make_shared<MemoryDataset>(std::move(form), image_path, std::vector<std::uint8_t>(images.body.begin(), images.body.end()),
                                          std::move(labels));
 }

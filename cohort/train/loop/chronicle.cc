@@ -9,12 +9,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "cohort/base/bytes.h"
+#include "cohort/base/file.h"
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
 #include "cohort/base/trace.h"
 #include "cohort/observe/timeline.h"
 
 namespace cohort {
 namespace {
+
+constexpr std::size_t kMostMetricsBytes = 4_GiB;
 
 double since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
 
@@ -26,6 +33,22 @@ void point(observe::Series& series, double x, double y, double wall) {
 
 std::string rank_trace(const std::string& folder, int rank) { return fmt::format("{}/trace/rank{}.json", folder, rank); }
 
+// A run that goes on from step n has not yet made the steps after n, whatever it wrote about them before it was killed: those lines go.
+std::vector<nlohmann::json> keep_lines_until(const std::string& path, std::int64_t step) {
+  std::vector<nlohmann::json> lines;
+  if (!std::filesystem::exists(path)) return lines;
+  const std::string text = read_file(path, kMostMetricsBytes);
+  std::string kept;
+  for (const auto line : split(text, '\n')) {
+    auto fields = nlohmann::json::parse(line, nullptr, false);
+    if (!fields.is_object() || !fields.contains("step") || !fields["step"].is_number_integer() || fields["step"] > step) continue;
+    kept.append(line).append("\n");
+    lines.push_back(std::move(fields));
+  }
+  if (kept != text) write_file_atomically(path, kept);
+  return lines;
+}
+
 }  // namespace
 
 Chronicle::Chronicle(collective::Communicator& comm, const TrainConfig& config, std::string config_text, const Learner& learner)
@@ -35,6 +58,7 @@ Chronicle::Chronicle(collective::Communicator& comm, const TrainConfig& config, 
     Trace::start(rank_trace(folder_, comm.rank().value), comm.rank());
   }
   if (!first_) return;
+  remember(keep_lines_until(folder_ + "/metrics.jsonl", learner.step()));
   metrics_ = std::make_unique<observe::MetricsFile>(folder_ + "/metrics.jsonl");
   if (config.observe.tensorboard) {
     observe::EventOptions options;
@@ -49,8 +73,23 @@ Chronicle::Chronicle(collective::Communicator& comm, const TrainConfig& config, 
   }
   observe::ProgressOptions options;
   if (const char* tty = std::getenv("COHORT_TTY"); tty != nullptr && *tty != 0) terminal_ = ::open(tty, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-  if (terminal_ >= 0) options.fd = terminal_;  // the launcher's own terminal: a bar cannot be drawn through its pipe
+  // The launcher's own terminal: a bar cannot be drawn through its pipe. Without one, lines stand among those of say(), in order.
+  options.fd = terminal_ >= 0 ? terminal_ : STDOUT_FILENO;
   progress_ = std::make_unique<observe::Progress>(options);
+}
+
+// The curves of the report begin where the run did, not where it was last resumed. The time between is nobody's.
+void Chronicle::remember(const std::vector<nlohmann::json>& lines) {
+  const auto number = [](const nlohmann::json& line, const char* key) { return line.contains(key) && line[key].is_number(); };
+  const double begin = lines.empty() || !number(lines.front(), "time") ? 0 : lines.front()["time"].get<double>();
+  const std::pair<observe::Series&, const char*> all[] = {
+      {loss_, "loss"}, {lr_, "lr"}, {rate_, "samples_per_s"}, {test_loss_, "test_loss"}, {accuracy_, "test_accuracy"}};
+  for (const auto& line : lines)
+    for (const auto& [series, key] : all)
+      if (number(line, key) && number(line, "time"))
+        point(series, line["step"].get<double>(), line[key].get<double>() * (&series == &accuracy_ ? 100 : 1),
+              line["time"].get<double>() - begin);
+  if (!lines.empty() && number(lines.back(), "time")) before_ = lines.back()["time"].get<double>() - begin;
 }
 
 Chronicle::~Chronicle() {
@@ -61,7 +100,8 @@ Chronicle::~Chronicle() {
 void Chronicle::say(const std::string& line) {
   if (!first_) return;
   if (progress_) progress_->clear();
-  fmt::print(stderr, "{}\n", line);  // where progress goes, so that they come in order
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
 }
 
 void Chronicle::epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64_t done, std::int64_t total) {
@@ -80,8 +120,18 @@ void Chronicle::step_done(const StepResult& r, std::int64_t step, std::int64_t d
   window_loss_ += r.loss * r.samples;
   progress_->update(static_cast<std::uint64_t>(done_in_epoch), {{"loss", r.loss}});
   if (!r.verdict.committed) say(fmt::format("step {}: a gradient was not finite on some rank; the step was left out on all of them", step));
-  if (step % config_.observe.every_steps != 0) return;
-  const double took = since(window_start_), rate = window_samples_ / took, loss = window_loss_ / window_samples_, wall = since(start_);
+  last_ = r;
+  if (step % config_.observe.every_steps == 0) record(step);
+}
+
+void Chronicle::epoch_ends(std::int64_t step) {
+  if (first_ && window_samples_ > 0) record(step);  // the time of an evaluation is nobody's training time
+}
+
+void Chronicle::record(std::int64_t step) {
+  const StepResult& r = last_;
+  const double took = since(window_start_), rate = window_samples_ / took, loss = window_loss_ / window_samples_,
+               wall = before_ + since(start_);
   trained_seconds_ += took;
   const auto x = static_cast<double>(step);
   point(loss_, x, loss, wall);
@@ -109,8 +159,8 @@ void Chronicle::step_done(const StepResult& r, std::int64_t step, std::int64_t d
 void Chronicle::evaluated(const Evaluation& test, std::int64_t step, std::int64_t epoch) {
   if (!first_ || test.samples == 0) return;
   const auto x = static_cast<double>(step);
-  point(test_loss_, x, test.loss, since(start_));
-  point(accuracy_, x, 100 * test.accuracy, since(start_));
+  point(test_loss_, x, test.loss, before_ + since(start_));
+  point(accuracy_, x, 100 * test.accuracy, before_ + since(start_));
   metrics_->write({{"step", step}, {"epoch", epoch}, {"test_loss", test.loss}, {"test_accuracy", test.accuracy}});
   if (events_) {
     events_->scalar("test/loss", step, test.loss);
@@ -165,9 +215,7 @@ RunSummary Chronicle::finish(const Evaluation& test, std::int64_t steps) {
   if (!first_) return summary;
   if (events_) events_->flush();
   summary.train_loss = loss_.y.empty() ? 0 : loss_.y.back();
-  double rate = 0;
-  for (const double r : rate_.y) rate += r / static_cast<double>(rate_.y.size());
-  summary.samples_per_second = rate;
+  summary.samples_per_second = trained_seconds_ > 0 ? samples_ / trained_seconds_ : 0;
   if (config_.observe.report) summary.report = write_report(summary, all);
   return summary;
 }
@@ -190,7 +238,12 @@ std::string Chronicle::write_report(const RunSummary& summary, const std::vector
   }
   report.config = config_text_;
   const std::string path = folder_ + "/report.html";
-  observe::write_report(path, report);
+  try {
+    observe::write_report(path, report);
+  } catch (const Failure& failure) {  // what was learned matters more than what is told about it
+    log_error("no report: {}", failure.what());
+    return {};
+  }
   return path;
 }
 
@@ -208,6 +261,7 @@ std::string summary_text(const RunSummary& s) {
   for (std::size_t p = 0; p < observe::kPhases; ++p)
     table.add({fmt::format("time in {}", observe::kPhaseNames[p]), fmt::format("{:.1f} %", 100 * shares[p])});
   std::string text = observe::table_text(table);
+  for (int line = 0; line < 2; ++line) text.erase(0, text.find('\n') + 1);  // columns without names need no head
   if (!s.report.empty()) text += fmt::format("report   {}\n", s.report);
   if (!s.trace.empty()) text += fmt::format("trace    {} (open it in ui.perfetto.dev)\n", s.trace);
   return text + fmt::format("run      {}\n", s.folder);

@@ -3,6 +3,7 @@
 // full disk loses records, never the run.
 #pragma once
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct RunSummary {
   double train_loss = 0, seconds = 0, samples_per_second = 0;
   observe::PhaseSeconds phases;  // of all ranks together
   std::string folder, report, trace;
+  bool saved = true;  // rank 0: the last checkpoint is on disk
 };
 
 class Chronicle {
@@ -30,6 +32,7 @@ class Chronicle {
 
   void epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64_t done, std::int64_t total);
   void step_done(const StepResult& result, std::int64_t step, std::int64_t done_in_epoch);
+  void epoch_ends(std::int64_t step);  // before evaluating
   void evaluated(const Evaluation& test, std::int64_t step, std::int64_t epoch);
   void show_values(const nn::Model& model, std::int64_t step);    // histograms of parameters
   void show_images(const at::Tensor& batch);                      // [n, 1 or 3, h, w]
@@ -37,7 +40,8 @@ class Chronicle {
   RunSummary finish(const Evaluation& test, std::int64_t steps);  // collective: gathers the ranks' times, writes report and trace
 
  private:
-  struct Pace;  // what the curves are made of, between two points
+  void remember(const std::vector<nlohmann::json>& lines);  // of the run before it was resumed
+  void record(std::int64_t step);                           // a point of the curves, from the steps since the last one
   std::string write_report(const RunSummary& summary, const std::vector<double>& seconds) const;
   std::string merge_traces();
 
@@ -56,9 +60,11 @@ class Chronicle {
   observe::Series loss_{"training loss", {}, {}, {}}, rate_{"samples/s", {}, {}, {}}, lr_{"learning rate", {}, {}, {}},
       test_loss_{"test loss", {}, {}, {}}, accuracy_{"test accuracy", {}, {}, {}};
   double samples_ = 0;                           // over the whole run
+  StepResult last_;                              // the newest
   double window_loss_ = 0, window_samples_ = 0;  // since the last point
   Clock::time_point window_start_ = start_;
   double trained_seconds_ = 0;
+  double before_ = 0;  // seconds of the curves before this start
 };
 
 std::string summary_text(const RunSummary& summary);  // the final table

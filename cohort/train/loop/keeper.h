@@ -1,7 +1,7 @@
 // The Keeper saves a run and brings it back: parameters, buffers, optimizer state, position. Rank 0 writes, in the background; all ranks
-// hold the same values, so any number of ranks can go on from them (with another number the samples of a step differ). Layout:
+// hold the same values, so any number of ranks can go on from them (another number shares the rest of the epoch out anew). Layout:
 // model.safetensors (parameters and buffers, loads anywhere), optimizer.safetensors ("<parameter>/<state>"), manifest.json. Owner: Trainer.
-// Threads: one. Failure: restore() throws; a save that fails (full disk) is reported and training goes on.
+// Threads: one. Failure: restore() throws, on all ranks; a save that fails (full disk) is reported and training goes on.
 #pragma once
 #include <memory>
 #include <optional>
@@ -18,15 +18,16 @@ class Keeper {
 
   // The step it went on from. Loud about damaged checkpoints that it passed over. On every rank, the same answer.
   std::optional<std::int64_t> restore();
-  void save_if_due(bool epoch_ended);  // after a step
-  void save();                         // now; every rank calls it
-  void finish();                       // waits for the save in flight, bounded
+  void save_if_due(bool epoch_ended);                                        // after a step
+  void save();                                                               // now; every rank calls it
+  void finish();                                                             // waits for the save in flight, bounded
+  bool saved() const { return !writer_ || saved_step_ == learner_.step(); }  // what was learned last is on disk
   const std::string& folder() const { return folder_; }
-  std::int64_t last_saved() const { return last_saved_; }
 
  private:
-  void read(const checkpoint::Checkpoint& found);
-  void report();
+  checkpoint::Snapshot snapshot();
+  void find(std::span<std::int64_t> where);  // rank 0: reads the newest whole checkpoint; step, epoch, samples of the epoch
+  void note(const checkpoint::Outcome& outcome);
 
   collective::Communicator& comm_;
   Learner& learner_;
@@ -34,7 +35,8 @@ class Keeper {
   const std::string config_text_, folder_;
   std::unique_ptr<checkpoint::Store> store_;    // rank 0
   std::unique_ptr<checkpoint::Writer> writer_;  // rank 0
-  std::int64_t last_saved_ = -1;
+  std::int64_t last_saved_ = -1;                // rank 0: the step of the newest checkpoint that is written or being written
+  std::int64_t saved_step_ = -1;                // rank 0: of the newest that is whole on disk
 };
 
 // Parameters and buffers of a model from a checkpoint folder: for predictions. Kind::usage naming the first tensor that does not fit.

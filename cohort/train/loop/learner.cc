@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "cohort/base/trace.h"
 #include "cohort/nn/batch.h"
 #include "cohort/nn/loss.h"
 #include "cohort/nn/sync_batch_norm.h"
 #include "cohort/nn/tensor.h"
-#include "cohort/nn/zoo.h"
+#include "cohort/train/loop/together.h"
 #include "cohort/train/loop/tuner.h"
 
 namespace cohort {
@@ -26,25 +28,29 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
   return x ^ (x >> 31);
 }
 
-void check_fit(const nn::Model& model, const data::Dataset& set, const std::string& spec) {
-  const auto& form = set.form();
-  const bool tokens = form.vocabulary > 0;
-  if (tokens != model.input().tokens())
-    throw_failure(Kind::usage, "model '{}' reads {}, the training set gives {}", spec, model.input().tokens() ? "tokens" : "images",
-                  tokens ? "tokens" : "images");
+Materials gather_together(collective::Communicator& comm, const TrainConfig& config) {
+  std::optional<Materials> materials;
+  together(comm, "model and data", [&] {
+    materials = gather_materials(config);
+    data::steps_of(share_of(config, materials->train->size(), comm.size(), comm.rank().value));  // throws for a share that cannot be
+  });
+  return std::move(*materials);
 }
 
 }  // namespace
 
-Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here)
+Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here, Whereabouts& where)
+    : Learner(comm, config, cores, ranks_here, where, gather_together(comm, config)) {}
+
+Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here, Whereabouts& where, Materials m)
     : comm_(comm),
       config_(config),
-      model_(nn::make_model(config.model, static_cast<std::uint64_t>(config.seed))),
+      where_(where),
+      model_(std::move(m.model)),
       schedule_(optim::Schedule::parse(config.optim.schedule)),
-      train_(data::open_dataset(config.data.train)) {
-  check_fit(model_, *train_, config.model);
-  if (!config.data.test.empty()) test_ = data::open_dataset(config.data.test);
-  transforms_ = data::Transforms::parse(config.data.transforms, *train_);
+      train_(std::move(m.train)),
+      test_(std::move(m.test)),
+      transforms_(std::move(m.transforms)) {
   if (config.sync_batch_norm) {
     norm_comm_ = comm.split(0);
     nn::convert_sync_batchnorm(model_.root(), *norm_comm_);
@@ -62,17 +68,8 @@ Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int 
     tuning_ = std::move(tuned.why);
   }
   engine_ = std::make_unique<engine::Engine>(comm, std::move(given), options, std::move(rule), cores, ranks_here);
-  steps_per_epoch_ = data::steps_of({.samples = train_->size(),
-                                     .ranks = comm.size(),
-                                     .rank = comm.rank().value,
-                                     .batch = static_cast<std::int64_t>(config.data.batch) * config.data.accumulate,
-                                     .drop_last = config.data.drop_last,
-                                     .sampler = config.data.sampler});
-  if (steps_per_epoch_ == 0)
-    throw_failure(Kind::usage, "{} samples do not fill one batch of {} on {} ranks: take a smaller data.batch or drop_last: false",
-                  train_->size(), config.data.batch, comm.size());
-  total_ = config.epochs == 0 ? config.steps : steps_per_epoch_ * config.epochs;
-  if (config.steps > 0) total_ = std::min(total_, config.steps);
+  steps_per_epoch_ = data::steps_of(share());
+  start_at(0, 0, 0);
 }
 
 std::vector<engine::Parameter> Learner::parameters(const optim::Optimizer& rule) {
@@ -89,24 +86,33 @@ std::vector<engine::Parameter> Learner::parameters(const optim::Optimizer& rule)
   return out;
 }
 
-void Learner::start_at(data::Position position, std::int64_t step) {
-  position_ = position;
+void Learner::start_at(std::int64_t epoch, std::int64_t samples, std::int64_t step) {
+  const bool whole = samples % global_batch() == 0;
+  position_ = {epoch, whole ? samples / global_batch() : 0};
+  first_epoch_ = epoch;
+  first_ = whole ? 0 : samples;
   step_ = step;
+  agreed_ = true;
   loader_.reset();
+  total_ = config_.steps;
+  if (config_.epochs == 0) return;
+  const auto left = config_.epochs <= epoch ? 0 : steps_of_epoch(epoch) - position_.step + (config_.epochs - epoch - 1) * steps_per_epoch_;
+  total_ = config_.steps > 0 ? std::min(config_.steps, step + left) : step + left;
+}
+
+std::int64_t Learner::samples_taken() const { return (position_.epoch == first_epoch_ ? first_ : 0) + position_.step * global_batch(); }
+
+std::int64_t Learner::steps_of_epoch(std::int64_t epoch) const {
+  data::Share all = share();
+  if (epoch == first_epoch_) all.first = first_;
+  return data::steps_of(all);
 }
 
 void Learner::open_loader() {
+  data::Share mine = share();
+  mine.first = first_;
   loader_ = std::make_unique<data::Loader>(
-      train_, data::LoaderOptions{.share = {.samples = train_->size(),
-                                            .ranks = comm_.size(),
-                                            .rank = comm_.rank().value,
-                                            .batch = static_cast<std::int64_t>(config_.data.batch) * config_.data.accumulate,
-                                            .seed = static_cast<std::uint64_t>(config_.seed),
-                                            .drop_last = config_.data.drop_last,
-                                            .sampler = config_.data.sampler},
-                                  .transforms = transforms_,
-                                  .start = position_,
-                                  .threads = config_.data.threads});
+      train_, data::LoaderOptions{.share = mine, .transforms = transforms_, .start = position_, .threads = config_.data.threads});
 }
 
 double Learner::compute(const data::Batch& batch) {
@@ -120,6 +126,7 @@ double Learner::compute(const data::Batch& batch) {
   for (int k = 0; k < micros; ++k) {
     const std::int64_t first = batch.count * k / micros, last = batch.count * (k + 1) / micros;
     engine_->begin({.step = step_ + 1, .lr = schedule_.lr(step_, total_, base_lr_, comm_.size())}, k + 1 == micros);
+    if (first == last && !norm_comm_) continue;  // the end of an epoch: other ranks have samples, this one adds nothing
     const Span span{"forward and backward"};
     const at::Tensor logits = model_.forward(all.inputs.narrow(0, first, last - first));
     const nn::Loss loss =
@@ -133,6 +140,8 @@ double Learner::compute(const data::Batch& batch) {
 StepResult Learner::train_step() {
   if (!loader_) open_loader();
   StepResult result;
+  where_.step(step_ + 1, total_);
+  where_.doing("waiting for data");
   const auto start = Clock::now();
   const data::Batch batch = loader_->next(Deadline::in(kDataPatience));
   result.phases[observe::Phase::other] = since(start);
@@ -140,10 +149,13 @@ StepResult Learner::train_step() {
       mix(static_cast<std::uint64_t>(config_.seed), static_cast<std::uint64_t>(step_), static_cast<std::uint64_t>(comm_.rank().value)));
   result.lr = schedule_.lr(step_, total_, base_lr_, comm_.size());
   const auto computing = Clock::now();
+  where_.doing("forward and backward");
+  agreed_ = false;
   const double loss = compute(batch);
   const double computed = since(computing);
   const double sums[] = {loss};
   const auto finishing = Clock::now();
+  where_.doing("agreeing on gradients and updating");
   result.verdict = engine_->finish(sums);
   const double update = result.verdict.seconds.update, exchange = std::max(0.0, since(finishing) - update);
   const double wait = std::min(exchange, result.verdict.seconds.wait);
@@ -167,6 +179,7 @@ at::Tensor Learner::some_inputs(int count) const {
 }
 
 void Learner::agree_on_buffers() {
+  if (std::exchange(agreed_, true)) return;  // a mean of equal values may still round: never twice
   for (const auto& [name, buffer] : model_.named_buffers())
     if (buffer.is_floating_point())
       nn::all_reduce(comm_, buffer, collective::Op::average, {.name = name});
@@ -177,6 +190,7 @@ void Learner::agree_on_buffers() {
 Evaluation Learner::evaluate() {
   if (!test_) return {};
   const Span span{"evaluate"};
+  where_.doing("evaluating");
   agree_on_buffers();
   const torch::NoGradGuard no_grad;
   model_.train(false);

@@ -2,7 +2,7 @@
 // Loss and gradient are sums over samples divided by the samples of all ranks, so that n ranks equal one rank with n times the batch, also
 // for a short last batch. Dropout and other randomness follow (seed, step, rank) alone: nothing random needs saving.
 // Buffers (running statistics) are each rank's own while it trains; agree_on_buffers(), before evaluating and saving, gives all ranks their
-// mean. Owner: Trainer. Threads: one. Failure: as the rooms below.
+// mean, once between two steps. Owner: Trainer. Threads: one. Failure: as the rooms below.
 #pragma once
 #include <memory>
 
@@ -11,7 +11,8 @@
 #include "cohort/nn/blocks.h"
 #include "cohort/observe/phases.h"
 #include "cohort/optim/schedule.h"
-#include "cohort/train/config.h"
+#include "cohort/train/loop/materials.h"
+#include "cohort/train/loop/whereabouts.h"
 
 namespace cohort {
 
@@ -30,14 +31,18 @@ struct Evaluation {
 
 class Learner {
  public:
-  Learner(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here);
+  Learner(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here, Whereabouts& where);
 
   data::Position position() const { return position_; }  // of the next step
+  std::int64_t samples_taken() const;                    // of the epoch of position(), by all ranks
   std::int64_t step() const { return step_; }            // updates made
   std::int64_t total_steps() const { return total_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  std::int64_t steps_of_epoch(std::int64_t epoch) const;  // of the epoch that another number of ranks began: what was left
   bool done() const { return step_ >= total_; }
-  void start_at(data::Position position, std::int64_t step);  // before the first step
+  // Before the first step: `step` updates were made, and `samples` of the epoch are gone. When they are no whole number of this run's steps
+  // (another number of ranks, another batch) the rest of the epoch is shared out anew.
+  void start_at(std::int64_t epoch, std::int64_t samples, std::int64_t step);
 
   StepResult train_step();
   Evaluation evaluate();                    // config.data.test, sharded over the ranks
@@ -45,6 +50,8 @@ class Learner {
   void agree_on_buffers();
 
   nn::Model& model() { return model_; }
+  const data::Form& form() const { return train_->form(); }
+  const data::Transforms& transforms() const { return transforms_; }
   engine::Engine& engine() { return *engine_; }
   const std::string& tuning() const { return tuning_; }  // what autotune chose and why; empty: it was not asked
   const std::string& groups() const { return groups_; }  // "decayed 1.2 M in 5 tensors, .."
@@ -52,12 +59,15 @@ class Learner {
   std::int64_t global_batch() const { return static_cast<std::int64_t>(config_.data.batch) * config_.data.accumulate * comm_.size(); }
 
  private:
+  Learner(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here, Whereabouts& where, Materials materials);
   std::vector<engine::Parameter> parameters(const optim::Optimizer& rule);
   void open_loader();
+  data::Share share() const { return share_of(config_, train_->size(), comm_.size(), comm_.rank().value); }
   double compute(const data::Batch& batch);  // forward and backward of all its micro-batches; returns the sum of losses
 
   collective::Communicator& comm_;
   const TrainConfig config_;
+  Whereabouts& where_;
   std::unique_ptr<collective::Communicator> norm_comm_;  // of SyncBatchNorm, where asked for
   nn::Model model_;
   std::string groups_, tuning_;
@@ -69,6 +79,8 @@ class Learner {
   std::unique_ptr<data::Loader> loader_;
   std::int64_t steps_per_epoch_ = 0, total_ = 0, step_ = 0;
   data::Position position_;
+  std::int64_t first_epoch_ = 0, first_ = 0;  // samples of that epoch that were gone before its step 0
+  bool agreed_ = true;                        // buffers are the same on all ranks
 };
 
 }  // namespace cohort

@@ -8,34 +8,61 @@
 #include <thread>
 
 #include "cohort/base/file.h"
-#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/train/loop/together.h"
 
 namespace cohort {
+namespace {
 
-Trainer::Trainer(Job& job, TrainConfig config)
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw_failure(Kind::usage, "cannot make the run's folder {}: {}; say another `out`", path, error.message());
+}
+
+// The effective settings without remarks: where they came from is the launcher's knowledge.
+std::string bare_yaml(TrainConfig& config) {
+  constexpr std::string_view kRemark = "  # default";
+  std::string text;
+  const std::string full = Config(config).yaml();
+  for (const auto line : split(full, '\n')) {
+    if (line.empty()) continue;
+    text.append(line.ends_with(kRemark) ? line.substr(0, line.size() - kRemark.size()) : line).append("\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+Trainer::Trainer(Job& job, TrainConfig config, Whereabouts* where)
     : Trainer(
           job.comm(),
           [&] {
             if (config.threads == 0) config.threads = job.suggested_threads();
             return std::move(config);
           }(),
-          std::max(1, static_cast<int>(std::thread::hardware_concurrency())), job.local_size()) {}
+          std::max(1, static_cast<int>(std::thread::hardware_concurrency())), job.local_size(), where) {}
 
-Trainer::Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here) : comm_(comm), config_(std::move(config)) {
+Trainer::Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, Whereabouts* where)
+    : where_(where != nullptr ? *where : own_where_), watched_(watched(comm, where_)), comm_(*watched_), config_(std::move(config)) {
   check(config_);
   if (config_.threads > 0) at::set_num_threads(config_.threads);
-  config_text_ = Config(config_).yaml();
-  if (comm_.rank().value == 0) {
-    std::filesystem::create_directories(run_folder(config_));
-    write_file_atomically(run_folder(config_) + "/config.yaml", config_text_);
-  }
-  comm_.barrier({.name = "the run's folder is there"});
-  learner_ = std::make_unique<Learner>(comm_, config_, cores, ranks_here);
+  config_text_ = bare_yaml(config_);
+  where_.doing("opening model and data");
+  learner_ = std::make_unique<Learner>(comm_, config_, cores, ranks_here, where_);
+  together(comm_, "folder of the run", [&] {  // only now: settings that cannot be leave nothing behind
+    if (comm_.rank().value != 0) return;
+    make_folder(run_folder(config_));
+  });
 }
 
 RunSummary Trainer::run() {
+  where_.doing("looking for a checkpoint");
   Keeper keeper(comm_, *learner_, config_, config_text_);
   const auto resumed = keeper.restore();
+  together(comm_, "settings of the run", [&] {  // not before: a checkpoint may refuse them, and those it was made with stay
+    if (comm_.rank().value == 0) write_file_atomically(run_folder(config_) + "/config.yaml", config_text_);
+  });
   Chronicle chronicle(comm_, config_, config_text_, *learner_);
   chronicle.say(fmt::format("{}: {} parameters ({}), {} ranks x {} samples, {} updates", config_.model, learner_->model().parameter_count(),
                             learner_->groups(), comm_.size(), config_.data.batch * config_.data.accumulate, learner_->total_steps()));
@@ -45,26 +72,33 @@ RunSummary Trainer::run() {
   Evaluation test;
   while (!learner_->done()) train_epoch(chronicle, keeper, test);
   if (test.samples == 0) test = learner_->evaluate();
+  where_.doing("writing the last checkpoint");
   keeper.finish();
   keeper.save();
   keeper.finish();
-  return chronicle.finish(test, learner_->step());
+  where_.doing("writing the report");
+  RunSummary summary = chronicle.finish(test, learner_->step());
+  summary.saved = keeper.saved();
+  return summary;
 }
 
 void Trainer::train_epoch(Chronicle& chronicle, Keeper& keeper, Evaluation& test) {
   const auto epoch = learner_->position().epoch;
-  const auto steps = learner_->steps_per_epoch();
-  const auto epochs = (learner_->total_steps() + steps - 1) / steps;
-  chronicle.epoch_starts(epoch, epochs, learner_->position().step, std::min(steps, learner_->total_steps() - epoch * steps));
+  const auto steps = learner_->steps_of_epoch(epoch), done = learner_->position().step;
+  const auto left = learner_->total_steps() - learner_->step(), later = std::max<std::int64_t>(0, left - (steps - done));
+  const auto each = learner_->steps_per_epoch();
+  chronicle.epoch_starts(epoch, epoch + 1 + (later + each - 1) / each, done, std::min(steps, done + left));
   while (!learner_->done() && learner_->position().epoch == epoch) {
     const StepResult result = learner_->train_step();
     const bool ended = learner_->position().epoch != epoch;
     chronicle.step_done(result, learner_->step(), ended ? steps : learner_->position().step);
-    keeper.save_if_due(ended);
+    if (!ended) keeper.save_if_due(false);
   }
+  chronicle.epoch_ends(learner_->step());
   test = learner_->evaluate();
   chronicle.evaluated(test, learner_->step(), epoch + 1);
   chronicle.show_values(learner_->model(), learner_->step());
+  if (learner_->position().epoch != epoch) keeper.save_if_due(true);  // after it: a checkpoint of an epoch's end comes with its evaluation
 }
 
 }  // namespace cohort

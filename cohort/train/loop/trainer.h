@@ -17,8 +17,9 @@ namespace cohort {
 
 class Trainer {
  public:
-  Trainer(Job& job, TrainConfig config);
-  Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here);
+  // where: kept up to date with what this rank does (whereabouts.h); must outlive the Trainer.
+  Trainer(Job& job, TrainConfig config, Whereabouts* where = nullptr);
+  Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, Whereabouts* where = nullptr);
 
   RunSummary run();
   Learner& learner() { return *learner_; }
@@ -26,6 +27,9 @@ class Trainer {
  private:
   void train_epoch(Chronicle& chronicle, Keeper& keeper, Evaluation& test);
 
+  Whereabouts own_where_;
+  Whereabouts& where_;
+  const std::unique_ptr<collective::Communicator> watched_;
   collective::Communicator& comm_;
   TrainConfig config_;
   std::string config_text_;

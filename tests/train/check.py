@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Claims about `cohort train`: check.py <folder of programs> <claim>. Exit status 0 when the claim holds."""
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from runs import LIMIT, Runs, wait_until, workers
+
+# Dropout, batch norm and momentum: everything that a resumed run could forget.
+FORGETFUL = {
+    "model": "asl_cnn(size=12, classes=10)",
+    "data__train": "synthetic(shape=1x12x12, samples=600)",
+    "data__test": "synthetic(shape=1x12x12, samples=101, split=test)",
+    "data__transforms": "shift(pixels=1), normalise",
+    "data__batch": 16,
+    "epochs": 6,
+    "checkpoint__every_steps": 7,
+    "checkpoint__every_epochs": 0,
+}
+DEEP = "mlp(in=784, hidden=32x32x32x32x32x32x32, out=10)"  # larger than its largest tensor by far
+STEPS_PER_EPOCH = 19  # 600 samples, 2 x 16 a step
+
+
+def same_bits(runs):
+    """A run repeated gives the same bits; so do other buckets, lanes and updates that overlap backward."""
+    small = {"engine__first_bucket": "4KiB", "engine__bucket": "8KiB"}
+    ways = [{}, {}, {**small, "engine__lanes": 2}, {**small, "engine__lanes": 0}, {**small, "engine__lanes": 1, "engine__early_update": "true"},
+            {"data__threads": 2}]
+    for i, way in enumerate(ways):
+        runs.train(f"way{i}", **way)
+        assert runs.tensors(f"way{i}") == runs.tensors("way0"), f"other bits with {way}"
+        assert runs.losses(f"way{i}") == runs.losses("way0"), f"other losses with {way}"
+
+
+def killed_and_resumed(runs, rule):
+    sets = {**FORGETFUL, "optim__rule": rule}
+    runs.train("whole", **sets)
+    job = runs.start("killed", **sets)
+
+    def in_the_middle():
+        assert job.poll() is None, "the run ended before it could be killed:\n" + runs.log("killed")
+        steps = [int(path[-8:]) for path in runs.checkpoints("killed")]
+        return steps and steps[-1] % STEPS_PER_EPOCH and len(runs.metrics("killed")) > STEPS_PER_EPOCH
+
+    wait_until("a checkpoint in the middle of an epoch", in_the_middle)
+    os.kill(workers(job.pid)[1], signal.SIGKILL)
+    start = time.monotonic()
+    status = job.wait(LIMIT)
+    assert time.monotonic() - start < 2, f"the other rank lived on for {time.monotonic() - start:.1f} s"
+    assert status == 128 + signal.SIGKILL, status
+    assert "rank 1 failed first: killed by SIGKILL" in "\n".join(runs.log("killed").splitlines()[-12:]), runs.log("killed")
+    again = runs.train("killed", **sets)
+    step = int(re.search(r"goes on after update (\d+)", again.stdout)[1])
+    assert step % STEPS_PER_EPOCH, f"step {step} is no middle of an epoch"
+    assert runs.tensors("killed") == runs.tensors("whole"), f"resumed after step {step}: other bits than the run that never stopped"
+    assert runs.losses("killed") == runs.losses("whole"), "metrics.jsonl differs from that of the run that never stopped"
+    tested = lambda name: [(m["step"], m["test_loss"]) for m in runs.metrics(name) if "test_loss" in m]
+    assert tested("killed") == tested("whole") and len(tested("whole")) == 6, "other evaluations than those of the run that never stopped"
+
+
+def resume_sgd(runs):
+    """kill -9 of a rank: the others stop within two seconds and name it; started again, the run ends with the bits of one never killed."""
+    killed_and_resumed(runs, "sgd(lr=0.02, momentum=0.9, weight_decay=1e-3)")
+
+
+def resume_adam(runs):
+    """The same with Adam."""
+    killed_and_resumed(runs, "adam(lr=1e-3)")
+
+
+def other_ranks(runs):
+    """Another number of ranks takes the rest of an epoch: every sample of the run once an epoch, and no more epochs than asked for."""
+    runs.train("run", steps=5, epochs=0)
+    done = runs.train("run", n=3, epochs=2)
+    assert "the checkpoint is of 2 ranks, this run has 3" in done.stderr, done.stderr
+    rest = -(-(600 - 5 * 64) // 96)
+    assert f"updates {5 + rest + 7}" in re.sub(" +", " ", done.stdout), done.stdout
+
+
+def corrupt(runs):
+    """One changed byte in the newest checkpoint: the one before serves, and the log says so. resume=must without any is refused,
+    and so is a checkpoint of another rule."""
+    runs.train("run", checkpoint__every_steps=10)
+    older, newest = runs.checkpoints("run")[-2:]
+    with open(f"{newest}/model.safetensors", "r+b") as file:
+        file.seek(-100, os.SEEK_END)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+    done = runs.train("run", epochs=3)
+    assert re.search(rf"error: checkpoint {re.escape(newest)} is damaged and was passed over: .*sha256", done.stderr), done.stderr
+    assert f"goes on after update {int(older[-8:])}\n" in done.stdout, done.stdout
+    other = runs.train("run", status=2, epochs=4, optim__rule="adam(lr=1e-3)")
+    assert re.fullmatch(r"cohort train: checkpoint .* was trained with sgd.* which adam.* needs: .*\n", other.stderr), other.stderr
+    with open(runs.path("run") + "/config.yaml") as file:
+        assert "rule: \"sgd" in file.read(), "the settings that were refused are kept as those of the run"
+    none = runs.train("none", status=2, checkpoint__resume="must")
+    assert none.stderr.splitlines() == [f"cohort train: checkpoint.resume is must, and {runs.path('none')}/checkpoints holds no whole checkpoint"], none.stderr
+
+
+def on_small_disk(runs, **sets):
+    """Runs it with its folder `run` on a disk of 400 KiB, of which `copy` is what is left."""
+    script = f'mount -t tmpfs -o size=400k none "$0" && {{ "$@"; code=$?; cp -r "$0" {runs.path("copy")}; exit $code; }}'
+    return subprocess.run(["unshare", "-rm", "sh", "-c", script, runs.path("run")] + runs.command("run", **sets), capture_output=True,
+                          text=True, timeout=LIMIT, env=runs.env, cwd=runs.folder)
+
+
+def with_small_files(runs, **sets):
+    """One checkpoint is there, and no file may grow as large as another would need. Buckets are files too."""
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (110_000, 110_000))
+
+    sets.update(n=1, model=DEEP, engine__bucket="8KiB", engine__first_bucket="8KiB")
+    runs.train("run", n=1, model=DEEP, epochs=1)
+    done = subprocess.run(runs.command("run", **sets), capture_output=True, text=True, timeout=LIMIT, env=runs.env, cwd=runs.folder,
+                          preexec_fn=limit)
+    shutil.copytree(runs.path("run"), runs.path("copy"))
+    return done
+
+
+def outlives_the_disk(runs, way, **model):
+    done = way(runs, checkpoint__every_steps=2, checkpoint__keep=1)
+    assert done.returncode == 1, f"{done.returncode}\n{done.stdout}{done.stderr}"
+    assert re.search(r"updates +(20|38)\n", done.stdout), done.stdout
+    assert re.search(r"the checkpoint of step \d+ was not written: .*(No space left on device|File too large)", done.stderr), done.stderr
+    assert "its last checkpoint could not be written" in done.stderr, done.stderr
+    left = os.listdir(runs.path("copy") + "/checkpoints")
+    assert len(left) == 1 and left[0].startswith("step-"), left
+    again = runs.train("copy", **model)  # with room again it goes on from what is there
+    assert f"goes on after update {int(left[0][5:])}\n" in again.stdout and "damaged" not in again.stderr, again.stdout + again.stderr
+
+
+def full_disk(runs):
+    """No room for a second checkpoint: training goes on to its end, says what is missing, and the first checkpoint stays whole."""
+    os.mkdir(runs.path("run"))
+    mounts = subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", runs.path("run")], capture_output=True, timeout=LIMIT)
+    if mounts.returncode != 0:
+        return file_limit(runs)
+    outlives_the_disk(runs, on_small_disk)
+
+
+def file_limit(runs):
+    """The same when files may not grow, which needs no right to mount."""
+    outlives_the_disk(runs, with_small_files, n=1, model=DEEP)
+
+
+def equal_ranks(runs):
+    """n ranks equal one rank with n times the batch: the same losses to 1e-4, a short last batch of each epoch included; so do
+    gradients accumulated over batches."""
+    same = {"optim__rule": "sgd(lr=0.05)", "optim__schedule": "constant", "epochs": 0, "steps": 30}
+    runs.train("one", n=1, data__batch=128, **same)
+    runs.train("two", n=2, data__batch=64, **same)
+    runs.train("half", n=1, data__batch=64, data__accumulate=2, **same)
+    one = runs.losses("one")
+    assert len(one) == 30
+    for other in ("two", "half"):
+        for (step, a), (same_step, b) in zip(one, runs.losses(other), strict=True):
+            assert step == same_step and abs(a - b) < 1e-4, f"{other}, step {step}: {a} and {b}"
+    assert one[-1][1] < one[0][1] / 2, "nothing was learned"
+
+
+def evaluation(runs):
+    """Accuracy and loss of the same parameters do not depend on how many ranks share the test set, also when some have nothing left."""
+    noisy = {"data__train": "synthetic(samples=600, noise=127)", "data__test": "synthetic(samples=67, noise=127, split=test)", "epochs": 0,
+             "steps": 3}
+    runs.train("base", n=1, **noisy)
+    seen = set()
+    for n in (1, 2, 3):
+        shutil.copytree(runs.path("base"), runs.path(f"on{n}"))
+        done = runs.train(f"on{n}", n=n, **noisy)  # nothing is left to train: only the evaluation
+        seen.add(re.search(r"test accuracy +([\d.]+) %\ntest loss +([\d.]+)", done.stdout).groups())
+    assert len(seen) == 1, seen
+    score = runs.call([runs.cohort, "predict", runs.path("base"), "--data", noisy["data__test"]]).stdout
+    accuracy, loss = seen.pop()
+    assert 0 < float(accuracy) < 100 and f"accuracy {accuracy} %" in score and f"loss {loss}" in score, (accuracy, loss, score)
+
+
+def refused(runs, say, name="bad", **how):
+    done = runs.train(name, status=2, **how)
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("cohort train: ") and say in lines[0], f"expected '{say}' in one line:\n{done.stderr}"
+    assert done.stdout == "", done.stdout
+    assert not os.path.exists(runs.path(name)), f"left behind: {os.listdir(runs.path(name))}"
+
+
+def settings(runs):
+    """Settings that cannot be are refused before anything starts: one line, exit status 2, nothing left behind."""
+    with open(runs.path("a.yaml"), "w") as file:
+        file.write("epochs: 2\noptim:\n  rule: sgd\n  shedule: constant\n")
+    refused(runs, "a.yaml:4:3: unknown setting 'optim.shedule'; did you mean 'optim.schedule'?", file="a.yaml")
+    with open(runs.path("b.yaml"), "w") as file:
+        file.write("data:\n  batch: many\n")
+    refused(runs, "b.yaml:2:10: ", file="b.yaml")
+    refused(runs, "missing.yaml", file="missing.yaml")
+    refused(runs, "did you mean 'data.batch'?", data__bach=3)
+    refused(runs, "'4.5' is not an integer", data__batch=4.5)
+    refused(runs, "data.batch: 0 is out of range", data__batch=0)
+    refused(runs, "epochs and steps are both 0", epochs=0)
+    refused(runs, "it excludes engine.clip_norm", engine__early_update="true", engine__clip_norm=1)
+    shown = runs.call([runs.cohort, "train", "--show-config", "--set", "seed=7"]).stdout
+    assert "seed: 7  # command line" in shown and "steps: 0  # default" in shown, shown
+    refused(runs, "did you mean 'adam'?", optim__rule="adan(lr=1)")
+    refused(runs, "-n: '0' is not a number", n=0)
+
+
+def misfits(runs):
+    """What only the ranks can find out is refused as well as that: by one rank, in one line."""
+    refused(runs, "unknown model 'mpl'; did you mean 'mlp'?", model="mpl")
+    refused(runs, "/nowhere/train-images-idx3-ubyte", data__train="fashion_mnist(dir=/nowhere)")
+    refused(runs, "model 'mlp(in=100)' takes samples of 100, the data set has 1x28x28", model="mlp(in=100)")
+    refused(runs, "model 'mlp(out=5)' tells 5 classes apart, the data set has 10", model="mlp(out=5)")
+
+
+def questions(runs):
+    """SIGQUIT: every rank says where it is, and the run goes on."""
+    job = runs.start("run", epochs=100000, checkpoint__every_epochs=0)
+    try:
+        wait_until("a first step", lambda: runs.metrics("run"))
+        for asked in (1, 2):
+            job.send_signal(signal.SIGQUIT)
+            lines = lambda: [line for r in (0, 1) for line in runs.log("run").splitlines() if re.search(rf"rank {r} info: step \d+ of \d+, .* for ", line)]
+            wait_until("both ranks answer", lambda: len(lines()) == 2 * asked)
+        step = runs.metrics("run")[-1]["step"]
+        wait_until("the run goes on", lambda: runs.metrics("run")[-1]["step"] > step + 10)
+        os.kill(workers(job.pid)[1], signal.SIGSTOP)  # now rank 0 waits for it
+        step = runs.metrics("run")[-1]["step"]
+        job.send_signal(signal.SIGQUIT)
+        wait_until("rank 0 says what it waits in", lambda: re.search(r"rank 0 info: .*; in all_reduce '(bucket|the step)", runs.log("run")))
+    finally:
+        for pid in workers(job.pid).values():
+            os.kill(pid, signal.SIGCONT)
+        job.terminate()
+        job.wait(LIMIT)
+
+
+with tempfile.TemporaryDirectory(prefix="cohort-train-") as scratch:
+    claims = [same_bits, resume_sgd, resume_adam, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
+              questions]
+    {claim.__name__: claim for claim in claims}[sys.argv[2]](Runs(sys.argv[1], scratch))
