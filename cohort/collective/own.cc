@@ -82,7 +82,8 @@ std::unique_ptr<Communicator> open(std::shared_ptr<net::Mesh> mesh, Options opti
   options.canonical_only = terms.canonical_only != 0;
   if (me != 0) options.calibration = terms.measured != 0 ? "a file of rank 0" : "";
   auto arena = std::make_shared<Arena>(mesh->rank());
-  auto own = std::make_unique<Own>(mesh, arena, members, me, kWorldChannel, options, terms.calibration, static_cast<int>(terms.cores));
+  auto own =
+      std::make_unique<Own>(std::move(mesh), arena, members, me, kWorldChannel, options, terms.calibration, static_cast<int>(terms.cores));
   own->connect(deadline);
   return own;
 }
