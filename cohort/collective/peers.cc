@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cohort/collective/waiting.h"
+#include "cohort/net/hub.h"
 
 namespace cohort::collective {
 namespace {
@@ -155,9 +156,18 @@ void Peers::exchange(int to, ConstBytes out, int from, Bytes in) {
 }
 
 void Peers::finish(net::Pending& pending, Deadline deadline) const {
+  // A rank that left politely had done its part of this operation, or whoever misses it will say so: no reason to give up a wait for
+  // another.
+  const auto check_others = [this] {
+    try {
+      check();
+    } catch (const Failure& failure) {
+      if (failure.error().what != net::left_error(failure.error().rank).what) throw;
+    }
+  };
   try {
     while (!pending.wait_until(deadline.sooner(Deadline::in(kLookAround)))) {
-      check();
+      check_others();
       if (deadline.passed()) pending.wait(deadline);  // throws, and says what was waited for
     }
   } catch (const Failure&) {
