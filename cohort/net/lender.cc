@@ -24,12 +24,11 @@ class NoBrokenPipe {
   }
   ~NoBrokenPipe() {
     constexpr timespec kNow{};
-    if (broken && !had_) sigtimedwait(&pipe_, nullptr, &kNow);
+    if (!had_) sigtimedwait(&pipe_, nullptr, &kNow);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
   NoBrokenPipe(const NoBrokenPipe&) = delete;
   NoBrokenPipe& operator=(const NoBrokenPipe&) = delete;
-  bool broken = false;
 
  private:
   sigset_t pipe_, before_;
@@ -61,7 +60,7 @@ IoResult Lender::write(int fd, ConstBytes bytes, bool more) {
   if (on_ && inside_ == 0 && !fill(bytes)) give_up();
   const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   if (inside_ == 0) return write_some(fd, {&part, 1});
-  NoBrokenPipe quiet;
+  const NoBrokenPipe quiet;  // also after a part has left: the rest may have met a broken pipe
   const ssize_t n = splice(out_.get(), nullptr, fd, nullptr, inside_,
                            SPLICE_F_NONBLOCK | SPLICE_F_MOVE | (more || inside_ < bytes.size() ? SPLICE_F_MORE : 0));
   if (n > 0) {
@@ -70,8 +69,7 @@ IoResult Lender::write(int fd, ConstBytes bytes, bool more) {
   }
   const int problem = n < 0 ? errno : 0;
   if (problem == EAGAIN || problem == EINTR) return {Io::later, 0, 0};
-  quiet.broken = problem == EPIPE;
-  if (quiet.broken || problem == ECONNRESET) return {Io::closed, 0, problem};
+  if (problem == EPIPE || problem == ECONNRESET) return {Io::closed, 0, problem};
   give_up();  // a socket that takes no pages
   return write_some(fd, {&part, 1});
 }
