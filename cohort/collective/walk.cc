@@ -75,7 +75,8 @@ class Executor {
     outgoing_.push_back({range, peers_.send(step.to, bytes_in(data_, range))});
   }
 
-  // A segment that is copied into place is posted ahead of its step only when nothing before it reads or writes that place.
+  // A segment that is copied into place is posted ahead of its step only when nothing before it reads or writes that place. In its own step
+  // a send of that place may still wait for its receiver's word: what comes back was made from it, so it has been read.
   bool may_post(std::size_t i, std::size_t at) const {
     const Arriving& a = arriving_[i];
     if (a.arrival != Arrival::copy || a.step == arriving_[at].step) return true;

@@ -55,6 +55,7 @@ class Engine {
 
   const std::vector<std::unique_ptr<sync::Bucket>>& buckets() const { return buckets_; }
   const LaneChoice& lanes() const { return lanes_choice_; }
+  bool averages() const { return strategy_->averages(); }  // what a loss must be divided by depends on it
   const optim::Optimizer* rule() const { return rule_.get(); }
   void zero_gradients();
   // Optimizer state by parameter, in the order given: for checkpoints. The tensors are views, good until the next finish().

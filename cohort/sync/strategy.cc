@@ -9,6 +9,7 @@ class AllReduce final : public Strategy {
  public:
   explicit AllReduce(collective::Op op) : op_(op) {}
   std::string_view name() const override { return "all_reduce"; }
+  bool averages() const override { return op_ == collective::Op::average; }
   void agree(Bucket& bucket, const Wire& wire) override {
     wire.comm->all_reduce(bucket.gradients(), op_, {.name = bucket.name(), .deadline = wire.deadline});
   }

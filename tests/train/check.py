@@ -163,6 +163,9 @@ def equal_ranks(runs):
     for other in ("two", "half"):
         for (step, a), (same_step, b) in zip(one, runs.losses(other), strict=True):
             assert step == same_step and abs(a - b) < 1e-4, f"{other}, step {step}: {a} and {b}"
+    runs.train("mean", n=2, data__batch=64, engine__strategy="all_reduce", **{**same, "steps": 3})  # whole batches: averages are the same
+    for (step, a), (_, b) in zip(one, runs.losses("mean")):
+        assert abs(a - b) < 1e-4, f"averaged, step {step}: {a} and {b}"
     assert one[-1][1] < one[0][1] / 2, "nothing was learned"
 
 

@@ -249,7 +249,7 @@ std::string Chronicle::write_report(const RunSummary& summary, const std::vector
 
 std::string summary_text(const RunSummary& s) {
   const auto shares = s.phases.shares();
-  observe::Table table{.columns = {{.name = "result", .align = observe::Align::left}, {.name = ""}}};
+  observe::Table table{.columns = {{.name = "", .align = observe::Align::left}, {.name = ""}}};
   if (s.test.samples > 0) {
     table.add({"test accuracy", fmt::format("{:.2f} %", 100 * s.test.accuracy)});
     table.add({"test loss", fmt::format("{:.4f}", s.test.loss)});

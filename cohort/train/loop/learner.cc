@@ -118,9 +118,7 @@ void Learner::open_loader() {
 double Learner::compute(const data::Batch& batch) {
   const nn::Tensors all = nn::tensors(batch);
   const auto labels_each = static_cast<double>(std::max<std::int64_t>(1, train_->form().labels()));
-  const double divisor = config_.engine.strategy.find("average") == std::string::npos
-                             ? static_cast<double>(batch.global_count)
-                             : static_cast<double>(std::max<std::int64_t>(1, batch.count));
+  const auto divisor = static_cast<double>(engine_->averages() ? std::max<std::int64_t>(1, batch.count) : batch.global_count);
   double sum = 0;
   const int micros = config_.data.accumulate;
   for (int k = 0; k < micros; ++k) {
