@@ -36,7 +36,29 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes)
   std::memcpy(to + at, from + at, bytes - at);
   _mm_sfence();
 }
+
+// The other end: copying what another core stored that way into memory of our own. memcpy would do, but the C library copies such sizes
+// with one string instruction, which took 78 us for 512 KiB onto a target 16 bytes off a line (as every large malloc is) where this loop
+// took 31; on a whole line both took 30.
+inline void fetch_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  std::size_t at = 0;
+  for (; at + kLine <= bytes; at += kLine) {
+    const auto* source = reinterpret_cast<const __m128i*>(from + at);
+    auto* target = reinterpret_cast<__m128i*>(to + at);
+    const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1);
+    const __m128i c = _mm_loadu_si128(source + 2), d = _mm_loadu_si128(source + 3);
+    _mm_storeu_si128(target, a);
+    _mm_storeu_si128(target + 1, b);
+    _mm_storeu_si128(target + 2, c);
+    _mm_storeu_si128(target + 3, d);
+  }
+  if (at < bytes) std::memcpy(to + at, from + at, bytes - at);
+}
 #else
+inline void fetch_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
 inline void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
