@@ -19,9 +19,10 @@ std::shared_ptr<void> huge_pages(std::size_t bytes) {
   const std::size_t whole = round_up(bytes < 1 ? 1 : bytes, kHugePage) + kHugePage;  // one more, to find a boundary in
   void* const base = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) throw_failure(Kind::system, "cannot get {} bytes of memory: {}", whole, std::strerror(errno));
-  auto* const data = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::size_t>(base), kHugePage));
+  const auto at = reinterpret_cast<std::size_t>(base);
+  auto* const data = static_cast<std::byte*>(base) + (round_up(at, kHugePage) - at);
   madvise(data, whole - kHugePage, MADV_HUGEPAGE);  // refused: small pages do as well
-  for (std::size_t at = 0; at < bytes; at += kPageBytes) data[at] = std::byte{0};
+  for (std::size_t i = 0; i < bytes; i += kPageBytes) data[i] = std::byte{0};
   return {data, [base, whole](void*) { munmap(base, whole); }};
 }
 

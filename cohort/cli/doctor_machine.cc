@@ -54,7 +54,6 @@ std::unique_ptr<hwloc_topology, TopologyEnd> topology() {
   hwloc_topology_t t = nullptr;
   if (hwloc_topology_init(&t) != 0) return nullptr;
   std::unique_ptr<hwloc_topology, TopologyEnd> owner{t};
-  hwloc_topology_set_all_types_filter(t, HWLOC_TYPE_FILTER_KEEP_ALL);
   return hwloc_topology_load(t) == 0 ? std::move(owner) : nullptr;
 }
 
