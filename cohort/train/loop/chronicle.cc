@@ -16,6 +16,7 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/trace.h"
+#include "cohort/observe/clocks.h"
 #include "cohort/observe/timeline.h"
 
 namespace cohort {
@@ -55,6 +56,7 @@ Chronicle::Chronicle(collective::Communicator& comm, const TrainConfig& config, 
     : comm_(comm), config_(config), config_text_(std::move(config_text)), folder_(run_folder(config)), first_(comm.rank().value == 0) {
   if (config.observe.trace) {
     std::filesystem::create_directories(folder_ + "/trace");
+    Trace::set_clock_offset(observe::clock_offset_to_first(comm).offset_ns);
     Trace::start(rank_trace(folder_, comm.rank().value), comm.rank());
   }
   if (!first_) return;
