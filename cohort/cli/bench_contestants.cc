@@ -62,7 +62,9 @@ Program our_program(const Contestant& c, BenchOptions o, const std::string& verb
   if (o.worker_task.empty()) o.worker_task = "measure";
   o.worker_out = out_path;
   const std::string self = "/proc/self/exe";
-  Program p{{self, "run", "-n", std::to_string(ranks), "--", self}, {}};
+  Program p{{self, "run", "-n", std::to_string(ranks)}, {}};
+  if (!crowded(ranks)) p.argv.insert(p.argv.end(), {"--bind", "core"});  // as Open MPI's: two ranks on one core measure the scheduler
+  p.argv.insert(p.argv.end(), {"--", self});
   const auto args = worker_arguments(o);
   p.argv.insert(p.argv.end(), args.begin(), args.end());
   return p;

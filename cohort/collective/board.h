@@ -15,7 +15,7 @@
 
 namespace cohort::collective {
 
-inline constexpr std::size_t kStageBytes = 512_KiB;  // per rank and buffer; figures for chunks in all_reduce/staged.cc
+inline constexpr std::size_t kStageBytes = 1_MiB;  // per rank and buffer; figures for chunks in all_reduce/staged.cc
 
 class Board {
  public:
