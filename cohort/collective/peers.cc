@@ -162,7 +162,7 @@ void Peers::finish(net::Pending& pending, Deadline deadline) const {
     try {
       check();
     } catch (const Failure& failure) {
-      if (failure.error().what != net::left_error(failure.error().rank).what) throw;
+      if (!net::left_politely(failure.error())) throw;
     }
   };
   try {

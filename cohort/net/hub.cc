@@ -17,6 +17,7 @@ void Bell::sleep(std::uint32_t seen, Deadline deadline) {
   sleepers_.fetch_sub(1);
 }
 
+bool left_politely(const Error& e) { return e.kind == Kind::peer_lost && e.what == left_error(e.rank).what; }
 Error left_error(Rank rank) { return {Kind::peer_lost, fmt::format("rank {} left", rank.value), rank}; }
 
 Error died_error(Rank rank) {

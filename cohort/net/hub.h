@@ -40,8 +40,9 @@ struct Sending : Borrowed {
 };
 
 // The words every transport uses.
-Error left_error(Rank rank);  // said goodbye
-Error died_error(Rank rank);  // did not
+Error left_error(Rank rank);         // said goodbye
+bool left_politely(const Error& e);  // e is that
+Error died_error(Rank rank);         // did not
 Error aborted_error(Rank by, const Error& cause);
 
 class Hub : public Mesh {
