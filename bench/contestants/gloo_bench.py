@@ -8,14 +8,11 @@ slowest rank's time for a batch of about a millisecond after a barrier; element 
 Exit status: 0, 1 when a result is wrong, 2 usage, 3 when torch or its gloo is missing.
 """
 import argparse
-import ctypes
 import json
-import os
-import signal
-import socket
-import subprocess
 import sys
 import time
+
+import own_ranks
 
 PERIOD = 7
 SAMPLE_SECONDS = 1e-3
@@ -24,7 +21,6 @@ LEAST_SAMPLES, MOST_SAMPLES = 3, 5000
 BLOCK_VERBS = ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all")
 VERBS = BLOCK_VERBS + ("all_reduce", "broadcast", "reduce", "barrier", "send")
 CHECK_CHUNK = PERIOD * 127 * 1024  # a multiple of both periods: one expected chunk serves every chunk
-PR_SET_PDEATHSIG = 1
 
 
 def parse():
@@ -37,31 +33,6 @@ def parse():
     p.add_argument("--seconds", type=float, default=0.3)
     p.add_argument("--repeats", type=int, default=0)
     return p.parse_args()
-
-
-def launch(args):
-    """The parent: one process per rank; the first that fails ends the others."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    ranks = []
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        for rank in range(args.ranks):
-            env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(args.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                       OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", GLOO_BENCH_PARENT=str(os.getpid()))
-            ranks.append(subprocess.Popen([sys.executable] + sys.argv, env=env))
-        while True:
-            codes = [p.poll() for p in ranks]
-            bad = [c for c in codes if c]
-            if bad or all(c == 0 for c in codes):
-                return bad[0] if bad else 0
-            time.sleep(0.02)
-    finally:
-        for p in ranks:
-            if p.poll() is None:
-                p.kill()
-            p.wait()
 
 
 class Bench:
@@ -212,20 +183,10 @@ def percentile(ordered, share):
 
 
 def work(args):
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(os.environ["GLOO_BENCH_PARENT"]):
-        return 1  # the parent went before the line above could take effect
-    try:
-        import torch
-        import torch.distributed as dist
-    except ImportError as error:
-        print(f"gloo_bench: {error}", file=sys.stderr)
+    found = own_ranks.gloo("gloo_bench") if own_ranks.die_with_parent() else None
+    if found is None:
         return 3
-    if not dist.is_available() or not dist.is_gloo_available():
-        print("gloo_bench: this torch has no gloo", file=sys.stderr)
-        return 3
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    torch, dist = found
     bench = Bench(args, torch, dist)
     for size in args.bytes.split(","):
         bench.measure(int(size))
@@ -236,4 +197,4 @@ def work(args):
 
 if __name__ == "__main__":
     options = parse()
-    sys.exit(work(options) if "GLOO_BENCH_PARENT" in os.environ else launch(options))
+    sys.exit(work(options) if own_ranks.is_rank() else own_ranks.launch(options.ranks))

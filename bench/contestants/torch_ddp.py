@@ -9,18 +9,14 @@ DDP has the settings its manual recommends for speed (--plain: as it comes): gra
 Exit status: 0, 2 usage, 3 when torch or its gloo is missing.
 """
 import argparse
-import ctypes
 import gzip
 import json
 import os
-import signal
-import socket
-import subprocess
 import sys
 import time
 
-PR_SET_PDEATHSIG = 1
-PARENT = "TORCH_DDP_PARENT"
+import own_ranks
+
 SYNTHETIC_SAMPLES = 10000
 
 
@@ -36,32 +32,6 @@ def parse():
     p.add_argument("--data", default="/usr/share/datasets/fashion-mnist", help="folder of Fashion-MNIST (mlp, cnn)")
     p.add_argument("--plain", action="store_true", help="DDP and SGD as they come")
     return p.parse_args()
-
-
-def launch(args):
-    """The parent: one process per rank; the first that fails ends the others."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    ranks = []
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        for rank in range(args.ranks):
-            env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(args.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                       OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", GLOO_SOCKET_IFNAME="lo")
-            env[PARENT] = str(os.getpid())
-            ranks.append(subprocess.Popen([sys.executable, "-W", "ignore"] + sys.argv, env=env))
-        while True:
-            codes = [p.poll() for p in ranks]
-            bad = [c for c in codes if c]
-            if bad or all(c == 0 for c in codes):
-                return bad[0] if bad else 0
-            time.sleep(0.02)
-    finally:
-        for p in ranks:
-            if p.poll() is None:
-                p.kill()
-            p.wait()
 
 
 def read_idx(torch, folder, name):
@@ -171,21 +141,11 @@ def mean(dist, torch, values):
 
 
 def work(args):
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(os.environ[PARENT]):
-        return 1  # the parent went before the line above could take effect
-    try:
-        import torch
-        import torch.distributed as dist
-    except ImportError as error:
-        print(f"torch_ddp: {error}", file=sys.stderr)
+    found = own_ranks.gloo("torch_ddp") if own_ranks.die_with_parent() else None
+    if found is None:
         return 3
-    if not dist.is_available() or not dist.is_gloo_available():
-        print("torch_ddp: this torch has no gloo", file=sys.stderr)
-        return 3
-    torch.set_num_threads(1)
+    torch, dist = found
     torch.set_flush_denormal(True)
-    dist.init_process_group("gloo")
     seconds, losses = train(torch, dist, args)
     line = {"samples_per_s": args.batch * args.ranks * args.steps / mean(dist, torch, [seconds]), "steps": args.steps,
             "first_loss": mean(dist, torch, losses[:max(1, len(losses) // 10)]), "last_loss": mean(dist, torch, losses[-max(1, len(losses) // 4):])}
@@ -198,4 +158,4 @@ def work(args):
 
 if __name__ == "__main__":
     options = parse()
-    sys.exit(work(options) if PARENT in os.environ else launch(options))
+    sys.exit(work(options) if own_ranks.is_rank() else own_ranks.launch(options.ranks, OMP_WAIT_POLICY="PASSIVE"))

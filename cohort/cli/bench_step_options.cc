@@ -19,6 +19,7 @@ constexpr std::string_view kFooter =
     "processes, one contestant at a time, in an order that rotates from round to round. docs/bench.md tells what each number means.\n\n"
     "examples:\n"
     "  cohort bench step --model mlp -n 2 --batch 64 --against torch-ddp,unsynced\n"
+    "  cohort bench step --model gpt-50m --sync 'zero(stage=3)' -n 2 --batch 4 --against torch-fsdp2,unsynced\n"
     "  cohort bench step --model 'gpt(vocab=64, d=64, heads=2, layers=2)' -n 2 --batch 8 --against unsynced --json";
 
 std::vector<std::string> words_of(const std::string& list) {
@@ -28,7 +29,7 @@ std::vector<std::string> words_of(const std::string& list) {
 }
 
 void check(const StepOptions& o) {
-  static constexpr std::string_view kKnown[] = {"torch-ddp", "unsynced"};
+  static constexpr std::string_view kKnown[] = {"torch-ddp", "torch-zero1", "torch-fsdp2", "unsynced"};
   for (const auto& who : o.against)
     if (std::find(std::begin(kKnown), std::end(kKnown), who) == std::end(kKnown)) throw_unknown("contestant", who, kKnown);
   for (const int n : o.ranks)
@@ -37,7 +38,9 @@ void check(const StepOptions& o) {
   if (o.rounds < 1 || o.rounds > 1000) throw_failure(Kind::usage, "--rounds {}: between 1 and 1000", o.rounds);
   if (o.warm < 0 || o.warm > 1'000'000) throw_failure(Kind::usage, "--warm {}: between 1 and a million", o.warm);
   if (o.steps < 0 || o.steps > 1'000'000) throw_failure(Kind::usage, "--steps {}: between 1 and a million", o.steps);
-  if (!(o.lr > 0) || o.lr > 1000) throw_failure(Kind::usage, "--lr {}: above 0", o.lr);
+  if (!(o.lr >= 0) || o.lr > 1000) throw_failure(Kind::usage, "--lr {}: between 0 and 1000", o.lr);
+  if (o.tokens < 0 || o.tokens > 1'000'000) throw_failure(Kind::usage, "--tokens {}: between 1 and a million", o.tokens);
+  Spec::parse(o.sync);
   Spec::parse(o.spec());  // the worker would say so too, but later
 }
 
@@ -68,18 +71,33 @@ int StepOptions::timed_steps() const {
   return steps > 0 ? steps : known == nullptr ? kSteps : known->steps;
 }
 
+std::string StepOptions::rule() const {
+  const StepModel* known = step_model_named(model);
+  return !optim.empty() ? optim : known == nullptr ? "sgd" : std::string(known->rule);
+}
+
+double StepOptions::rate() const {
+  const StepModel* known = step_model_named(model);
+  return lr > 0 ? lr : known == nullptr ? 0.05 : known->lr;
+}
+
 std::optional<StepOptions> parse_step_options(int argc, char** argv) {
   StepOptions o;
   std::string ranks = "2", against;
   CLI::App app{"measures whole training steps here, beside what others do here", "cohort bench step"};
   app.option_defaults()->always_capture_default();
   app.footer(std::string(kFooter));
-  app.add_option("--model", o.model, "mlp, cnn, resnet18 (32 x 32), or a spec of the zoo such as mlp(in=784, hidden=64)");
+  app.add_option("--model", o.model, "mlp, cnn, resnet18 (32 x 32), gpt-50m, or a spec of the zoo such as mlp(in=784, hidden=64)");
   app.add_option("--data", o.data, "a spec of the data room; what goes with the model when absent");
   app.add_option("-n,--ranks", ranks, "ranks to start, a list");
   app.add_option("--batch", o.batch, "samples of one rank and step");
-  app.add_option("--against", against, "torch-ddp: torch's DistributedDataParallel over gloo; unsynced: ranks that do not communicate");
-  app.add_option("--lr", o.lr, "learning rate of SGD");
+  app.add_option("--against", against,
+                 "torch-ddp: torch's DistributedDataParallel over gloo; torch-zero1 and torch-fsdp2: its sharded ones (gpt-50m); "
+                 "unsynced: ranks that do not communicate");
+  app.add_option("--sync", o.sync, "how our ranks agree: all_reduce(op=sum), zero(stage=1), ..");
+  app.add_option("--optim", o.optim, "sgd, adam, adamw, ..; what goes with the model when absent");
+  app.add_option("--lr", o.lr, "learning rate; 0: what goes with the model");
+  app.add_option("--tokens", o.tokens, "of one sample, for models that read tokens; 0: as many as the model can");
   app.add_option("--warm", o.warm, "steps before the timed ones; 0: what suits the model");
   app.add_option("--steps", o.steps, "timed steps of every start; 0: what suits the model");
   app.add_option("--rounds", o.rounds, "starts of every contestant");

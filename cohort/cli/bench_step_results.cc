@@ -44,7 +44,8 @@ StepLine parse_step_line(std::string_view out) {
           .last_loss = json.at("last_loss").get<double>(),
           .compute = maybe(json, "compute_share"),
           .wait = maybe(json, "wait_share"),
-          .comm = maybe(json, "comm_share")};
+          .comm = maybe(json, "comm_share"),
+          .peak_bytes = maybe(json, "peak_bytes")};
 }
 
 void settle(StepRow& row, const std::vector<StepLine>& rounds) {
@@ -57,6 +58,7 @@ void settle(StepRow& row, const std::vector<StepLine>& rounds) {
   row.compute = median_of(rounds, &StepLine::compute);
   row.wait = median_of(rounds, &StepLine::wait);
   row.comm = median_of(rounds, &StepLine::comm);
+  row.peak_bytes = median_of(rounds, &StepLine::peak_bytes);
 }
 
 std::vector<std::string> compare_losses(const std::vector<StepRow>& rows) {
@@ -75,16 +77,17 @@ std::optional<double> expected_samples_per_s(const Machine& machine, const StepR
   struct Known {
     std::string_view machine, who, model;
     int cores, ranks;
-    std::int64_t batch;
+    std::int64_t batch, tokens;
     double samples_per_s;
   };
   constexpr Known kKnown[] = {
-      {"AMD EPYC", "torch-ddp", "mlp", 2, 2, 64, 14'400},
-      {"AMD EPYC", "torch-ddp", "cnn", 2, 2, 64, 2'800},
+      {"AMD EPYC", "torch-ddp", "mlp", 2, 2, 64, 0, 14'400},         {"AMD EPYC", "torch-ddp", "cnn", 2, 2, 64, 0, 2'800},
+      {"AMD EPYC", "torch-zero1", "gpt-50m", 2, 2, 4, 0, 8 / 2.35},  {"AMD EPYC", "torch-fsdp2", "gpt-50m", 2, 2, 4, 0, 8 / 3.27},
+      {"AMD EPYC", "torch-zero1", "gpt-50m", 2, 2, 1, 32, 2 / 0.55}, {"AMD EPYC", "torch-fsdp2", "gpt-50m", 2, 2, 1, 32, 2 / 1.09},
   };
   for (const Known& k : kKnown)
     if (machine.model.starts_with(k.machine) && machine.cores == k.cores && row.who == k.who && row.model == k.model &&
-        row.ranks == k.ranks && row.batch == k.batch)
+        row.ranks == k.ranks && row.batch == k.batch && row.tokens == k.tokens)
       return k.samples_per_s;
   return std::nullopt;
 }
@@ -95,7 +98,7 @@ std::vector<std::string> find_voids(std::vector<StepRow>& rows, const Machine& m
     const auto expected = expected_samples_per_s(machine, row);
     if (!expected || row.samples_per_s * kVoidAbove >= *expected) continue;
     voids.push_back(
-        fmt::format("VOID: {} trained {:.0f} samples/s of {} on {} ranks and is known to reach {:.0f} on this kind of machine: "
+        fmt::format("VOID: {} trained {:.4g} samples/s of {} on {} ranks and is known to reach {:.4g} on this kind of machine: "
                     "something else uses it; run again, or pass --no-void-check",
                     row.who, row.samples_per_s, row.model, row.ranks, *expected));
   }

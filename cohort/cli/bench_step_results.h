@@ -16,17 +16,20 @@ struct StepLine {
   double samples_per_s = 0;
   double first_loss = 0, last_loss = 0;       // means: of the first tenth of all steps, of the last quarter
   std::optional<double> compute, wait, comm;  // shares of the window; absent where the contestant cannot tell
+  std::optional<double> peak_bytes;           // of one rank: resident at the end of a forward or backward, less before the model was made
 };
 StepLine parse_step_line(std::string_view out);  // the last line that is a JSON object
 
 // One contestant over all rounds.
 struct StepRow {
   std::string who, model;
+  std::string sync{};  // ours only
   int ranks = 0;
   std::int64_t batch = 0;
+  std::int64_t tokens = 0;
   double samples_per_s = 0;  // of all ranks together: the median over rounds
   double low = 0, high = 0;  // the slowest and the fastest round
-  std::optional<double> compute, wait, comm;
+  std::optional<double> compute, wait, comm, peak_bytes;
   double first_loss = 0, last_loss = 0;
   int rounds = 0;
   std::optional<double> ratio;  // ours over theirs: above 1 cohort is faster; absent in our own row

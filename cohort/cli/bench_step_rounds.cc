@@ -12,7 +12,8 @@
 namespace cohort::cli::bench {
 namespace {
 
-constexpr double kSlowestRate = 0.5;  // samples per second and rank, far below anything seen: only a hang is slower
+constexpr std::string_view kSharded = "torch_sharded.py";  // knows more than DDP
+constexpr double kSlowestRate = 0.05;                      // samples per second and rank, far below anything seen: only a hang is slower
 
 Deadline patience(const StepOptions& o) {
   const double samples = static_cast<double>(o.batch) * (o.warm_steps() + o.timed_steps());
@@ -28,16 +29,19 @@ std::string our_worker() {
 
 // Why this one cannot take part; empty when it can.
 std::string obstacle(const std::string& who, const StepOptions& o) {
-  if (who != "torch-ddp") return {};
-  if (step_model_named(o.model) == nullptr) return "it knows mlp, cnn and resnet18 only";
+  if (!who.starts_with("torch-")) return {};
+  const StepModel* known = step_model_named(o.model);
+  if (known == nullptr) return "it knows mlp, cnn, resnet18 and gpt-50m only";
+  if (who != "torch-ddp" && known->script != kSharded) return "it knows gpt-50m only";
   if (!o.data.empty()) return "it knows its own data only: leave --data out";
-  if (companion("torch_ddp.py").empty()) return "torch_ddp.py is not beside the program";
+  if (o.rule() != known->rule) return fmt::format("it trains {} with {} only", o.model, known->rule);
+  if (companion(std::string(known->script)).empty()) return fmt::format("{} is not beside the program", known->script);
   if (python_with_torch().empty()) return "no Python with torch was found (set COHORT_PYTHON to one)";
   return {};
 }
 
 StepLine run_once(const std::string& who, const StepOptions& o, int ranks) {
-  if (who == "torch-ddp") return parse_step_line(run_well(step_program(who, o, ranks, ""), patience(o), who, ranks).out);
+  if (who.starts_with("torch-")) return parse_step_line(run_well(step_program(who, o, ranks, ""), patience(o), who, ranks).out);
   const auto make = [&](const std::string& path) { return step_program(who, o, ranks, path); };
   return parse_step_line(written_by(make, patience(o), who, ranks));
 }
@@ -59,15 +63,19 @@ void print(const StepReport& report, const StepOptions& o, int ranks) {
 
 Program step_program(const std::string& who, const StepOptions& o, int ranks, const std::string& out_path) {
   std::vector<std::string> course{"--batch", std::to_string(o.batch),         "--warm", std::to_string(o.warm_steps()),
-                                  "--steps", std::to_string(o.timed_steps()), "--lr",   fmt::format("{}", o.lr)};
+                                  "--steps", std::to_string(o.timed_steps()), "--lr",   fmt::format("{}", o.rate())};
+  if (o.tokens > 0) course.insert(course.end(), {"--tokens", std::to_string(o.tokens)});
   Program p{{}, {{"OMP_NUM_THREADS", "1"}, {"OMP_WAIT_POLICY", "PASSIVE"}}};
-  if (who == "torch-ddp") {
-    p.argv = {python_with_torch(), "-W", "ignore", companion("torch_ddp.py"), "--ranks", std::to_string(ranks), "--model", o.model};
+  if (who.starts_with("torch-")) {
+    const std::string script(step_model_named(o.model)->script);
+    p.argv = {python_with_torch(), "-W", "ignore", companion(script), "--ranks", std::to_string(ranks)};
+    if (script == kSharded) p.argv.insert(p.argv.end(), {"--how", who.substr(std::string_view("torch-").size())});
+    if (script != kSharded) p.argv.insert(p.argv.end(), {"--model", o.model});
   } else {
     p.argv = {std::filesystem::read_symlink("/proc/self/exe").string(), "run", "-n", std::to_string(ranks)};
     if (ranks <= this_machine().cores) p.argv.insert(p.argv.end(), {"--bind", "core"});
-    p.argv.insert(p.argv.end(),
-                  {"--", our_worker(), "bench-step", "--contestant", who, "--model", o.spec(), "--data", o.data_spec(), "--out", out_path});
+    p.argv.insert(p.argv.end(), {"--", our_worker(), "bench-step", "--contestant", who, "--model", o.spec(), "--data", o.data_spec(),
+                                 "--optim", o.rule(), "--strategy", o.sync, "--out", out_path});
   }
   p.argv.insert(p.argv.end(), course.begin(), course.end());
   return p;
@@ -96,7 +104,7 @@ StepReport run_step_rounds(const StepOptions& o, int ranks, const Progress& prog
   });
   for (std::size_t i = 0; i < lineup.size(); ++i) {
     if (out[i]) continue;
-    StepRow row{.who = lineup[i], .model = o.model, .ranks = ranks, .batch = o.batch};
+    StepRow row{.who = lineup[i], .model = o.model, .sync = i == 0 ? o.sync : "", .ranks = ranks, .batch = o.batch, .tokens = o.tokens};
     settle(row, lines[i]);
     if (i > 0) row.ratio = report.rows[0].samples_per_s / row.samples_per_s;
     report.rows.push_back(row);

@@ -14,6 +14,7 @@ nlohmann::ordered_json maybe(const std::optional<double>& value) {
   return value ? nlohmann::ordered_json(rounded(*value)) : nlohmann::ordered_json(nullptr);
 }
 
+std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", rate) : fmt::format("{:.0f}", rate); }
 std::string percent(const std::optional<double>& share) { return share ? fmt::format("{:.1f} %", 100 * *share) : ""; }
 
 }  // namespace
@@ -34,18 +35,21 @@ std::string json_line(const StepRow& r) {
   j["last_loss"] = rounded(r.last_loss);
   j["rounds"] = r.rounds;
   j["ratio"] = maybe(r.ratio);
+  j["sync"] = r.sync.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.sync);
+  j["peak_bytes"] = maybe(r.peak_bytes);
   j["void"] = r.spoiled;
   return j.dump();
 }
 
 std::string step_table(const std::vector<StepRow>& rows) {
-  std::string text = fmt::format("{:<10} {:>10}  {:>19}  {:>7}  {:>8} {:>8} {:>8}  {:>16}\n", "who", "samples/s", "rounds", "ratio",
-                                 "compute", "wait", "comm", "loss");
+  std::string text = fmt::format("{:<11} {:>10}  {:>19}  {:>7}  {:>8} {:>8} {:>8}  {:>9}  {:>16}\n", "who", "samples/s", "rounds", "ratio",
+                                 "compute", "wait", "comm", "peak", "loss");
   for (const StepRow& r : rows)
-    text += fmt::format("{:<10} {:>10.0f}  {:>19}  {:>7}  {:>8} {:>8} {:>8}  {:>16}{}\n", r.who, r.samples_per_s,
-                        fmt::format("{:.0f} .. {:.0f}", r.low, r.high), r.ratio ? fmt::format("{:.2f}x", *r.ratio) : "", percent(r.compute),
-                        percent(r.wait), percent(r.comm), fmt::format("{:.3f} to {:.3f}", r.first_loss, r.last_loss),
-                        r.spoiled ? "  void" : "");
+    text += fmt::format("{:<11} {:>10}  {:>19}  {:>7}  {:>8} {:>8} {:>8}  {:>9}  {:>16}{}\n", r.who, rate_text(r.samples_per_s),
+                        fmt::format("{} .. {}", rate_text(r.low), rate_text(r.high)), r.ratio ? fmt::format("{:.2f}x", *r.ratio) : "",
+                        percent(r.compute), percent(r.wait), percent(r.comm),
+                        r.peak_bytes ? fmt::format("{:.0f} MiB", *r.peak_bytes / 1048576) : "",
+                        fmt::format("{:.3f} to {:.3f}", r.first_loss, r.last_loss), r.spoiled ? "  void" : "");
   return text;
 }
 
@@ -56,6 +60,7 @@ std::string step_legend() {
          "compute    share of the window spent in loading, forward, backward and update\n"
          "wait       share spent waiting for ranks that had not come yet\n"
          "comm       share spent moving and adding gradients\n"
+         "peak       memory of one rank during the first steps, less what it had before the model was made; shared pages count in part\n"
          "loss       mean of the first tenth and of the last quarter of the steps: contestants that train alike end alike\n";
 }
 

@@ -51,7 +51,9 @@ TEST(BenchStepOptions, RefuseWithTheWordThatIsWrong) {
   EXPECT_THAT(message_of([] { parse_step({"--against", "torch-dpd"}); }), HasSubstr("torch-ddp"));
   EXPECT_THAT(message_of([] { parse_step({"-n", "0"}); }), HasSubstr("-n 0"));
   EXPECT_THAT(message_of([] { parse_step({"--batch", "0"}); }), HasSubstr("--batch 0"));
-  EXPECT_THAT(message_of([] { parse_step({"--lr", "0"}); }), HasSubstr("--lr 0"));
+  EXPECT_THAT(message_of([] { parse_step({"--lr", "-1"}); }), HasSubstr("--lr -1"));
+  EXPECT_THAT(message_of([] { parse_step({"--sync", "zero(stage="}); }), HasSubstr("zero(stage="));
+  EXPECT_THAT(message_of([] { parse_step({"--tokens", "-1"}); }), HasSubstr("--tokens -1"));
   EXPECT_THAT(message_of([] { parse_step({"--rounds", "0"}); }), HasSubstr("--rounds 0"));
   EXPECT_THAT(message_of([] { parse_step({"--nonsense"}); }), HasSubstr("cohort bench step --help"));
   EXPECT_NE(message_of([] { parse_step({"--model", "mlp(in="}); }), "nothing was thrown");

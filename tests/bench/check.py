@@ -144,6 +144,15 @@ def step():
     assert "ended with status" in run("bench", "step", "--model", "no_such_model", "--steps", "1", *short, status=1).stderr
 
 
+def sharded():
+    """torch's own sharded ways take part with the Transformer, and start from the same loss."""
+    done = run("bench", "step", "--model", "gpt-50m", "-n", "2", "--batch", "1", "--tokens", "4", "--warm", "1", "--steps", "1", "--rounds", "1",
+               "--against", "torch-zero1,torch-fsdp2", "--no-void-check", "--json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["who"] for row in rows] == ["cohort", "torch-zero1", "torch-fsdp2"], done
+    assert all(row["peak_bytes"] > 200e6 and abs(row["first_loss"] - rows[0]["first_loss"]) < 0.5 for row in rows), rows
+
+
 def demo():
     """The demo ends with a table, words, and two files."""
     with tempfile.TemporaryDirectory() as folder:

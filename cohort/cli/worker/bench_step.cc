@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cohort/base/bytes.h"
 #include "cohort/base/error.h"
+#include "cohort/base/file.h"
+#include "cohort/base/text.h"
 #include "cohort/data/loader.h"
 #include "cohort/engine/engine.h"
 #include "cohort/nn/batch.h"
@@ -19,8 +22,16 @@ namespace {
 
 constexpr auto kPatience = 120s;  // for one batch
 
+// This process' share of the memory in use: pages of several processes count in part.
+double resident_bytes() {
+  const std::string text = read_file("/proc/self/smaps_rollup", 64_KiB);
+  for (const auto line : split(text, '\n'))
+    if (line.starts_with("Pss:")) return 1024.0 * static_cast<double>(parse_int(trim(split(trim(line.substr(4)), ' ').at(0))));
+  return 0;
+}
+
 struct Sums {
-  double loss = 0, samples = 0;
+  double loss = 0, labels = 0;
 };
 
 struct Shares {
@@ -33,6 +44,13 @@ class Stepper {
   virtual ~Stepper() = default;
   virtual Sums step(const data::Batch& batch, std::int64_t number) = 0;
   Shares spent;
+  bool looking = true;    // at memory, after every forward and backward: takes milliseconds
+  double most_bytes = 0;  // resident, that was seen
+
+ protected:
+  void look() {
+    if (looking) most_bytes = std::max(most_bytes, resident_bytes());
+  }
 };
 
 class CohortStepper final : public Stepper {
@@ -41,19 +59,23 @@ class CohortStepper final : public Stepper {
       : model_(model),
         lr_(run.lr),
         engine_(job.comm(), parameters(model), {.strategy = run.strategy, .early_update = run.early_update},
-                optim::make(fmt::format("sgd(lr={})", run.lr)), job.suggested_threads() * job.local_size(), job.local_size()) {}
+                optim::make(fmt::format("{}(lr={})", run.rule, run.lr)), job.suggested_threads() * job.local_size(), job.local_size()) {}
 
   Sums step(const data::Batch& batch, std::int64_t number) override {
     const nn::Tensors t = nn::tensors(batch);
     engine_.begin({.step = number, .lr = lr_});
     const nn::Loss loss = nn::loss_of(model_.forward(t.inputs), t.labels);
-    loss.value.backward(weight_.fill_(1 / static_cast<double>(batch.global_count)));  // the gradient of the mean over all ranks
+    look();
+    const auto labels = static_cast<double>(loss.count);
+    const double ranks = engine_.averages() ? 1 : static_cast<double>(batch.global_count) / static_cast<double>(batch.count);
+    loss.value.backward(weight_.fill_(1 / (ranks * labels)));  // the gradient of the mean over all ranks
+    look();
     const double sum = loss.value.item<double>();
     const engine::Verdict verdict = engine_.finish();
     if (!verdict.committed) throw_failure(Kind::corrupt, "step {}: a gradient is not finite; try a smaller --lr", number);
     spent.wait += verdict.seconds.wait;
     spent.comm += verdict.seconds.agree - verdict.seconds.wait;
-    return {sum, static_cast<double>(batch.count)};
+    return {sum, labels};
   }
 
  private:
@@ -69,38 +91,47 @@ class CohortStepper final : public Stepper {
   engine::Engine engine_;
 };
 
+std::unique_ptr<torch::optim::Optimizer> torchs_own(std::vector<at::Tensor> parameters, const StepRun& run) {
+  if (run.rule == "adam") return std::make_unique<torch::optim::Adam>(std::move(parameters), torch::optim::AdamOptions(run.lr));
+  if (run.rule == "adamw") return std::make_unique<torch::optim::AdamW>(std::move(parameters), torch::optim::AdamWOptions(run.lr));
+  return std::make_unique<torch::optim::SGD>(std::move(parameters), run.lr);
+}
+
 class UnsyncedStepper final : public Stepper {
  public:
-  UnsyncedStepper(const nn::Model& model, const StepRun& run) : model_(model), sgd_(model.root().parameters(), run.lr) {}
+  UnsyncedStepper(const nn::Model& model, const StepRun& run) : model_(model), torchs_(torchs_own(model.root().parameters(), run)) {}
 
   Sums step(const data::Batch& batch, std::int64_t) override {
     const nn::Tensors t = nn::tensors(batch);
-    sgd_.zero_grad();
-    const at::Tensor loss = torch::nn::functional::cross_entropy(model_.forward(t.inputs), t.labels);
+    torchs_->zero_grad();
+    const at::Tensor logits = model_.forward(t.inputs);
+    const at::Tensor loss = torch::nn::functional::cross_entropy(logits.flatten(0, -2), t.labels.flatten());
+    look();
     loss.backward();
-    sgd_.step();
-    const auto count = static_cast<double>(batch.count);
-    return {loss.item<double>() * count, count};
+    look();
+    torchs_->step();
+    const auto labels = static_cast<double>(t.labels.numel());
+    return {loss.item<double>() * labels, labels};
   }
 
  private:
   const nn::Model& model_;
-  torch::optim::SGD sgd_;
+  std::unique_ptr<torch::optim::Optimizer> torchs_;
 };
 
 // A synthetic set that fits what the model reads and answers.
-std::string synthetic_for(const nn::Model& model) {
+std::string synthetic_for(const nn::Model& model, std::int64_t tokens) {
   const nn::Input& input = model.input();
   const at::NoGradGuard no_grad;
   const std::int64_t classes = input.tokens() ? input.vocabulary : model.forward(model.example(2)).size(-1);
-  if (input.tokens()) return fmt::format("synthetic(task=tokens, shape={}, classes={})", input.sizes.at(0), classes);
+  if (input.tokens()) return fmt::format("synthetic(task=tokens, shape={}, classes={})", tokens > 0 ? tokens : input.sizes.at(0), classes);
   std::vector<std::int64_t> shape = input.sizes;
   while (shape.size() < 3) shape.insert(shape.begin(), 1);
   return fmt::format("synthetic(shape={}, classes={})", fmt::join(shape, "x"), classes);
 }
 
 std::unique_ptr<data::Loader> open_loader(const Job& job, const nn::Model& model, const StepRun& run) {
-  const auto set = data::open_dataset(run.data.empty() ? synthetic_for(model) : run.data);
+  const auto set = data::open_dataset(run.data.empty() ? synthetic_for(model, run.tokens) : run.data);
   const data::Share share{.ranks = job.size(), .rank = job.rank().value, .batch = run.batch, .seed = run.seed, .drop_last = true};
   return std::make_unique<data::Loader>(set, data::LoaderOptions{.share = share, .threads = run.loader_threads});
 }
@@ -109,8 +140,8 @@ std::unique_ptr<data::Loader> open_loader(const Job& job, const nn::Model& model
 std::pair<double, double> curve(const Job& job, const std::vector<Sums>& steps) {
   const std::size_t first = std::max<std::size_t>(1, steps.size() / 10), last = std::max<std::size_t>(1, steps.size() / 4);
   std::vector<double> sums(4);
-  for (std::size_t i = 0; i < first; ++i) sums[0] += steps[i].loss, sums[1] += steps[i].samples;
-  for (std::size_t i = steps.size() - last; i < steps.size(); ++i) sums[2] += steps[i].loss, sums[3] += steps[i].samples;
+  for (std::size_t i = 0; i < first; ++i) sums[0] += steps[i].loss, sums[1] += steps[i].labels;
+  for (std::size_t i = steps.size() - last; i < steps.size(); ++i) sums[2] += steps[i].loss, sums[3] += steps[i].labels;
   job.comm().all_reduce(collective::piece(std::span(sums)), collective::Op::sum);
   return {sums[0] / sums[1], sums[2] / sums[3]};
 }
@@ -127,6 +158,7 @@ double quiet(std::vector<double> took) {
 std::string run_steps(const Job& job, const StepRun& run) {
   at::set_num_threads(1);
   at::globalContext().setFlushDenormal(true);
+  const double before = resident_bytes();
   nn::Model model = nn::make_model(run.model, run.seed);
   model.train();
   const auto loader = open_loader(job, model, run);
@@ -139,6 +171,7 @@ std::string run_steps(const Job& job, const StepRun& run) {
   for (int i = 0; i < run.warm + run.steps; ++i) {
     if (i == run.warm) {
       stepper->spent = {};
+      stepper->looking = false;
       job.comm().barrier();
       start = Clock::now();
     }
@@ -147,8 +180,8 @@ std::string run_steps(const Job& job, const StepRun& run) {
     if (i >= run.warm) took.push_back(Seconds(Clock::now() - began).count());
   }
   job.comm().barrier();
-  double times[] = {Seconds(Clock::now() - start).count(), stepper->spent.comm, stepper->spent.wait};
-  job.comm().all_reduce({times, 3, collective::Dtype::f64}, collective::Op::average);
+  double times[] = {Seconds(Clock::now() - start).count(), stepper->spent.comm, stepper->spent.wait, stepper->most_bytes - before};
+  job.comm().all_reduce({times, 4, collective::Dtype::f64}, collective::Op::average);
   const auto [first, last] = curve(job, steps);
   if (job.rank().value != 0) return {};
   const double samples = static_cast<double>(run.batch) * job.size() * run.steps;
@@ -160,7 +193,8 @@ std::string run_steps(const Job& job, const StepRun& run) {
                                     {"last_loss", last},
                                     {"compute_share", 1 - comm - wait},
                                     {"wait_share", wait},
-                                    {"comm_share", comm}};
+                                    {"comm_share", comm},
+                                    {"peak_bytes", times[3]}};
   return line.dump() + "\n";
 }
 

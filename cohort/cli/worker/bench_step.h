@@ -18,6 +18,8 @@ struct StepRun {
   std::int64_t batch = 64;            // of one rank
   int warm = 5;                       // steps before the window
   int steps = 50;                     // of the window
+  std::int64_t tokens = 0;            // of a sample of a synthetic set; 0: as many as the model can
+  std::string rule = "sgd";
   double lr = 0.05;
   std::uint64_t seed = 1;
   int loader_threads = 0;

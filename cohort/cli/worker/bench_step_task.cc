@@ -29,7 +29,9 @@ int run(int argc, char** argv) {
   app.add_option("--batch", r.batch, "samples of one rank and step")->check(CLI::Range(1, 1'000'000));
   app.add_option("--warm", r.warm, "steps before the timed ones")->check(CLI::Range(1, 1'000'000));
   app.add_option("--steps", r.steps, "timed steps")->check(CLI::Range(1, 100'000'000));
-  app.add_option("--lr", r.lr, "learning rate of SGD");
+  app.add_option("--tokens", r.tokens, "of a sample of a synthetic set; 0: as many as the model can");
+  app.add_option("--optim", r.rule, "the optimizer's name")->check(CLI::IsMember({"sgd", "adam", "adamw"}));
+  app.add_option("--lr", r.lr, "learning rate");
   app.add_option("--seed", r.seed, "of the first weights and the order of samples");
   app.add_option("--loader-threads", r.loader_threads, "threads that make batches ahead")->check(CLI::Range(0, 64));
   app.add_option("--strategy", r.strategy, "how ranks agree on gradients");

@@ -1,0 +1,73 @@
+"""Ranks of a contestant on the loopback device, one thread each: what gloo_bench.py, torch_ddp.py and torch_sharded.py start themselves with.
+
+    if __name__ == "__main__":
+        sys.exit(work(options) if own_ranks.is_rank() else own_ranks.launch(options.ranks))
+"""
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+PARENT = "COHORT_CONTESTANT_PARENT"
+
+
+def is_rank():
+    return PARENT in os.environ
+
+
+def launch(ranks, **environment):
+    """The parent: one process per rank, with this program's own arguments; the first that fails ends the others."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    running = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        for rank in range(ranks):
+            env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                       OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", **environment)
+            env[PARENT] = str(os.getpid())
+            running.append(subprocess.Popen([sys.executable, "-W", "ignore"] + sys.argv, env=env))
+        while True:
+            codes = [p.poll() for p in running]
+            bad = [c for c in codes if c]
+            if bad or all(c == 0 for c in codes):
+                return bad[0] if bad else 0
+            time.sleep(0.02)
+    finally:
+        for p in running:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+
+
+def die_with_parent():
+    """In a rank: false when the parent went before this could take effect."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == int(os.environ[PARENT])
+
+
+def gloo(name):
+    """torch and torch.distributed, one thread, the process group open; None, after saying why, when they are missing."""
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return None
+    if not dist.is_available() or not dist.is_gloo_available():
+        print(f"{name}: this torch has no gloo", file=sys.stderr)
+        return None
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    return torch, dist
+
+
+def resident_bytes():
+    """This process' share of the memory in use: pages of several processes count in part."""
+    with open("/proc/self/smaps_rollup", encoding="ascii") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith("Pss:"))
