@@ -23,7 +23,7 @@ struct StepModel {
 inline constexpr StepModel kStepModels[] = {
     {"mlp", "mlp(in=784, hidden=512x512, out=10)", "fashion_mnist(split=train)", 50, 400, "sgd", 0.05, "torch_ddp.py"},
     {"cnn", "cnn(in=1, size=28, classes=10)", "fashion_mnist(split=train)", 20, 100, "sgd", 0.05, "torch_ddp.py"},
-    {"resnet18", "resnet18(in=3, classes=10, stem=cifar)", "synthetic(shape=3x32x32, classes=10, samples=10000)", 1, 5, "sgd", 0.05,
+    {"resnet18", "resnet18(in=3, classes=10, stem=cifar)", "synthetic(shape=3x32x32, classes=10, samples=10000)", 2, 8, "sgd", 0.01,
      "torch_ddp.py"},
     {"gpt-50m", "gpt(vocab=256, context=128, d=512, heads=8, layers=16, tied=false)", "", 2, 4, "adamw", 3e-4, "torch_sharded.py"},
 };
