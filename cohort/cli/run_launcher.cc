@@ -35,7 +35,8 @@ bool same_file(int a, int b) {
 
 ScreenStyle style_for(const RunOptions& options) {
   const auto colored = [&](int fd) { return options.color == "always" || (options.color == "auto" && color_wanted(fd)); };
-  return {options.prefix, {colored(1), colored(2)}, same_file(1, 2)};
+  const auto over_bar = [&](int fd) { return options.draws_bar && isatty(fd) == 1; };
+  return {options.prefix, {colored(1), colored(2)}, {over_bar(1), over_bar(2)}, same_file(1, 2)};
 }
 
 class Launcher {

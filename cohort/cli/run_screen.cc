@@ -60,7 +60,7 @@ void Screen::emit_piece(Output& sink, Source source, std::string_view piece) {
   }
   const bool fresh = sink.owner.first < 0 || sink.returned;
   const bool bare_end = piece == "\r" || (piece == "\n" && sink.owner == source);
-  if (fresh && !bare_end) sink.out += prefix_of(source);
+  if (fresh && !bare_end) sink.out.append(erased(source.second)).append(prefix_of(source));
   sink.out += piece;
   sink.returned = piece.ends_with('\r');
   sink.owner = piece.ends_with('\n') ? Source{-1, 0} : source;
@@ -78,7 +78,7 @@ void Screen::say(std::string_view text) {
   if (sink.owner.first >= 0) sink.out += '\n';
   sink.owner = {-1, 0};
   sink.returned = false;
-  sink.out += text;
+  sink.out.append(erased(2)).append(text);
   if (!text.ends_with('\n')) sink.out += '\n';
 }
 

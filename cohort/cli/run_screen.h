@@ -17,7 +17,9 @@ namespace cohort::cli {
 struct ScreenStyle {
   bool prefix = true;
   std::array<bool, 2> color{false, false};  // of stdout and stderr
-  bool one_sink = false;                    // both streams are the same file or terminal: one order of lines for both
+  std::array<bool, 2> over_bar{false,
+                               false};  // a rank draws a bar on that terminal by itself: a line takes its place, the bar is drawn again
+  bool one_sink = false;                // both streams are the same file or terminal: one order of lines for both
 };
 
 class Screen {
@@ -46,6 +48,7 @@ class Screen {
     bool returned = false;  // the open line was ended by a carriage return
   };
   std::size_t sink_of(int stream) const { return style_.one_sink ? 0 : static_cast<std::size_t>(stream - 1); }
+  std::string_view erased(int stream) const { return style_.over_bar[static_cast<std::size_t>(stream - 1)] ? "\r\033[K" : ""; }
   std::string prefix_of(Source source) const;
   void emit(Source source, std::string_view text);
   void emit_piece(Output& sink, Source source, std::string_view piece);

@@ -47,6 +47,14 @@ TEST(RunScreen, WhoeverWritesAfterAnOpenLineBeginsANewOne) {
   EXPECT_EQ(s.pending(2), "[0] name? \n[1] line\n[0] thanks\ncohort run: note\n");
 }
 
+TEST(RunScreen, ALineTakesThePlaceOfABarOnATerminal) {
+  Screen s({.prefix = false, .over_bar = {true, false}});
+  s.write(0, 1, "epoch 1\nepoch 2\n", kStart);
+  s.write(0, 2, "into a file\n", kStart);
+  EXPECT_EQ(s.pending(1), "\r\033[Kepoch 1\n\r\033[Kepoch 2\n");
+  EXPECT_EQ(s.pending(2), "into a file\n");
+}
+
 TEST(RunScreen, CarriageReturnsRedrawTheRanksOwnLine) {
   Screen s({});
   s.write(0, 2, "\r 10%", kStart);

@@ -32,7 +32,10 @@ int run_workers(const std::string& ranks, const std::vector<std::string>& args) 
   plan.host = look_at_host();
   plan.ranks = ranks == "auto" ? usable_cores(plan.host) : static_cast<int>(parse_int(ranks));
   if (plan.ranks < 1) throw_failure(Kind::usage, "-n {}: at least one rank", ranks);
-  if (const char* tty = isatty(STDERR_FILENO) != 0 ? ttyname(STDERR_FILENO) : nullptr) plan.environment["COHORT_TTY"] = tty;
+  if (const char* tty = isatty(STDERR_FILENO) != 0 ? ttyname(STDERR_FILENO) : nullptr) {
+    plan.environment["COHORT_TTY"] = tty;
+    plan.options.draws_bar = true;
+  }
   return run_in_front(std::move(plan));
 }
 
