@@ -7,6 +7,7 @@
 #include <climits>
 
 #include "cohort/base/log.h"
+#include "cohort/collective/waiting.h"
 
 namespace cohort::collective {
 namespace {
@@ -61,6 +62,7 @@ bool Board::spin(const Word& word, std::uint32_t target) const {
     if (reached(word, target)) return true;
     cpu_pause();
   }
+  const Waiting waiting;
   for (int i = 0; i < patience_.yields; ++i) {
     if (reached(word, target)) return true;
     sched_yield();

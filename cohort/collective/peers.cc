@@ -11,10 +11,6 @@ namespace cohort::collective {
 namespace {
 
 thread_local Seconds total_waited{0};
-struct Waiting {
-  const Clock::time_point start = Clock::now();
-  ~Waiting() { total_waited += Seconds(Clock::now() - start); }
-};
 
 constexpr Seconds kLookAround{0.1};  // how often a wait on one peer looks whether another was lost
 
@@ -119,7 +115,9 @@ void Peers::await() {
 }
 
 void Peers::await_work(int total) {
-  if (!board_->await_work_briefly(total)) board_->await_work(total, print_, deadline());
+  if (board_->await_work_briefly(total)) return;
+  const Waiting waiting;
+  board_->await_work(total, print_, deadline());
 }
 
 void Peers::agree() {
@@ -137,6 +135,7 @@ void Peers::agree() {
 }
 
 Seconds waited() { return total_waited; }
+Waiting::~Waiting() { total_waited += Seconds(Clock::now() - start_); }
 
 net::Pending Peers::send(int to, ConstBytes bytes) {
   const auto number = kCollectiveTags | static_cast<std::uint32_t>(print_.number);
