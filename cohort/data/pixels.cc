@@ -102,7 +102,7 @@ struct Run {
 
 void blend_plain(const Run& r, float* __restrict to, int first) {
   for (int i = first; i < r.count; ++i) {
-    const float* upper = r.pixels + r.ys.low[i] * r.stride + r.xs.low[i];
+    const float* upper = r.pixels + static_cast<std::ptrdiff_t>(r.ys.low[i]) * r.stride + r.xs.low[i];
     const float* lower = upper + r.stride;
     const float above = upper[0] * (1 - r.xs.part[i]) + upper[1] * r.xs.part[i];
     const float below = lower[0] * (1 - r.xs.part[i]) + lower[1] * r.xs.part[i];
@@ -167,8 +167,8 @@ void warp(const float* in, float* out, const ImageShape& shape, const Linear& m)
       loops.find(xs, {cx, m.xy * dy, m.xx, dx, width}, count);
       loops.find(ys, {cy, m.yy * dy, m.yx, dx, height}, count);
       for (std::int64_t c = 0; c < shape.channels; ++c)
-        loops.blend({padded.pixels.data() + c * padded.plane, padded.stride, xs, ys, count}, out + c * shape.plane() + y * width + first,
-                    0);
+        loops.blend({padded.pixels.data() + c * padded.plane, padded.stride, xs, ys, count},
+                    out + c * shape.plane() + y * shape.width + first, 0);
     }
   }
 }

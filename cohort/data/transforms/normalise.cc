@@ -41,7 +41,7 @@ Moments measure(const Dataset& set) {
     for (std::size_t c = 0; c < channels; ++c, at += plane) {
       std::uint64_t sum = 0, square = 0;
       for (std::size_t p = 0; p < plane; ++p) {
-        const std::uint32_t value = at[p];
+        const std::uint64_t value = at[p];
         sum += value;
         square += value * value;
       }
