@@ -7,6 +7,8 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "cohort/sync/narrow.h"
+
 namespace cohort::engine {
 
 struct Engine::Hook final : torch::autograd::PostAccumulateGradHook {
@@ -45,7 +47,7 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
       options_(std::move(options)),
       parameters_(trainable(std::move(parameters))),
       rule_(std::move(rule)),
-      strategy_(sync::make(options_.strategy)) {
+      strategy_(sync::narrowed(sync::make(options_.strategy), options_.wire, options_.wire_sum == WireSum::fp32)) {
   check(parameters_);
   if (options_.early_update && !rule_) throw_failure(Kind::usage, "early_update without an optimizer: there is nothing to update early");
   if (options_.early_update && options_.clip_norm > 0)

@@ -4,8 +4,11 @@
 
 #include "cohort/base/bytes.h"
 #include "cohort/base/config.h"
+#include "cohort/base/precision.h"
 
 namespace cohort::engine {
+
+enum class WireSum : std::uint8_t { wire, fp32 };
 
 struct EngineOptions {
   std::string strategy = "all_reduce(op=average)";
@@ -16,6 +19,8 @@ struct EngineOptions {
   double clip_norm = 0;
   bool norms = false;
   bool autotune = false;
+  Precision wire = Precision::fp32;
+  WireSum wire_sum = WireSum::wire;
 };
 
 inline void fields(EngineOptions& o, FieldList& f) {
@@ -28,6 +33,9 @@ inline void fields(EngineOptions& o, FieldList& f) {
   f("norms", o.norms, "measure every rank's own gradient norm too (what noise scale and AdaScale read)");
   f("autotune", o.autotune,
     "try bucket sizes and numbers of lanes before the first step and keep the fastest; changes no bit of the result");
+  f("wire", o.wire, Words{"fp32", "bf16", "fp16"}, "type gradients travel in; 16 bits halve the bytes and round every gradient");
+  f("wire_sum", o.wire_sum, Words{"wire", "fp32"},
+    "with a wire of 16 bits, sums over the ranks: rounded to the wire's type at each addition, or made in fp32 and rounded once");
 }
 
 }  // namespace cohort::engine

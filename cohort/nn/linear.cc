@@ -1,5 +1,6 @@
 #include "cohort/nn/linear.h"
 
+#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/torch.h>
 
@@ -49,7 +50,8 @@ struct Accumulating : autograd::Function<Accumulating> {
 
 at::Tensor linear(torch::nn::LinearImpl& layer, const at::Tensor& x) {
   const bool accumulate = at::GradMode::is_enabled() && layer.weight.requires_grad() && layer.weight.grad().defined() && x.dim() >= 2 &&
-                          x.device().is_cpu() && x.scalar_type() == layer.weight.scalar_type();
+                          x.device().is_cpu() && x.scalar_type() == layer.weight.scalar_type() &&
+                          !at::autocast::is_autocast_enabled(at::kCPU);  // there the product has 16 bits, the gradient 32
   if (!accumulate) return layer.forward(x);
   const at::Tensor y = Accumulating::apply(x.flatten(0, -2), layer.weight, layer.bias);
   if (x.dim() == 2) return y;

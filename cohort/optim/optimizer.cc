@@ -25,7 +25,8 @@ void check(const Optimizer& rule, const Slice& slice, const StepInfo& info) {
     throw_failure(Kind::usage, "optim: a slice of {} {} elements has a null param, grad or state", slice.count, name_of(slice.dtype));
 }
 
-// Every parameter of the schema, given or not: two optimizers are the same if and only if these texts are.
+}  // namespace
+
 std::string spelled_out(const SpecSchema& schema, const Spec& given) {
   Spec full;
   full.name = given.name;
@@ -37,8 +38,6 @@ std::string spelled_out(const SpecSchema& schema, const Spec& given) {
   }
   return full.to_string();
 }
-
-}  // namespace
 
 std::string_view name_of(Real real) { return real == Real::f32 ? "f32" : "f64"; }
 

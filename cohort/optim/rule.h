@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "cohort/base/spec.h"
@@ -18,6 +19,9 @@ struct Rule {
 
 std::span<const Rule* const> rules();
 const Rule& rule_named(std::string_view name);  // Kind::usage with the known names
+
+// Every parameter of the schema, given or not: two rules are the same if and only if these texts are.
+std::string spelled_out(const SpecSchema& schema, const Spec& given);
 
 // The two parameters that every rule has.
 SpecParam lr_param(std::string_view preset);

@@ -3,6 +3,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/spec.h"
 #include "cohort/optim/groups.h"
+#include "cohort/optim/loss_scale.h"
 #include "cohort/optim/optimizer.h"
 #include "cohort/optim/schedule.h"
 
@@ -57,12 +58,32 @@ void fields(TrainConfig& c, FieldList& f) {
   f("steps", c.steps, Range{0, 1e12}, "updates; 0: epochs decides; with both, whichever ends first");
   f("threads", c.threads, Range{0, 1024}, "threads a rank computes with; 0: its share of the cores");
   f("sync_batch_norm", c.sync_batch_norm, "batch norm over the samples of all ranks");
+  f("precision", c.precision, Words{"fp32", "bf16", "fp16"},
+    "what forward and backward compute in where that is safe; parameters, gradients and updates are fp32");
+  f("scale", c.scale,
+    "loss scale: torch(..), deepspeed(..), megatron(..), colossalai(..), fairscale(..), constant(..), none; auto: torch for fp16, else "
+    "none");
   f("data", c.data, "what is learned from");
   f("optim", c.optim, "how parameters are updated");
   f("engine", c.engine, "how gradients travel");
   f("checkpoint", c.checkpoint, "what is kept on disk, and when");
   f("observe", c.observe, "what can be watched");
 }
+
+namespace {
+
+void check_precision(const TrainConfig& config) {
+  const auto scale = optim::LossScale::parse(scale_rule(config));
+  if (config.engine.early_update && scale.scales())
+    throw_failure(Kind::usage, "engine.early_update cannot call off a step whose gradients overflow: it excludes the loss scale '{}'",
+                  scale.spec());
+  const std::string strategy = Spec::parse(config.engine.strategy).name;
+  if (config.engine.wire != Precision::fp32 && strategy != "all_reduce")
+    throw_failure(Kind::usage, "engine.wire={} goes with all_reduce: strategy {} sends gradients in fp32", name_of(config.engine.wire),
+                  strategy);
+}
+
+}  // namespace
 
 void check(const TrainConfig& config) {
   if (config.epochs == 0 && config.steps == 0) throw_failure(Kind::usage, "epochs and steps are both 0: say how long to train");
@@ -77,6 +98,12 @@ void check(const TrainConfig& config) {
   Spec::parse(config.engine.strategy);
   if (config.engine.early_update && config.engine.clip_norm > 0)
     throw_failure(Kind::usage, "engine.early_update updates before the norm of the whole gradient is known: it excludes engine.clip_norm");
+  check_precision(config);
+}
+
+std::string scale_rule(const TrainConfig& config) {
+  if (config.scale != "auto") return config.scale;
+  return config.precision == Precision::fp16 || config.engine.wire == Precision::fp16 ? "torch" : "none";
 }
 
 std::string run_folder(const TrainConfig& config) { return config.out.empty() ? "runs/" + config.name : config.out; }

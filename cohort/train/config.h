@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cohort/base/config.h"
+#include "cohort/base/precision.h"
 #include "cohort/engine/options.h"
 
 namespace cohort {
@@ -60,6 +61,8 @@ struct TrainConfig {
   std::int64_t steps = 0;
   int threads = 0;
   bool sync_batch_norm = false;
+  Precision precision = Precision::fp32;
+  std::string scale = "auto";
   DataConfig data;
   OptimConfig optim;
   engine::EngineOptions engine{.strategy = "all_reduce(op=sum)"};
@@ -70,6 +73,7 @@ void fields(TrainConfig& c, FieldList& f);
 
 // Combinations that cannot be, with the reason. Specs are parsed as far as that needs no torch.
 void check(const TrainConfig& config);
+std::string scale_rule(const TrainConfig& config);  // of the loss: config.scale, or what auto means
 std::string run_folder(const TrainConfig& config);  // config.out, or runs/<name>
 
 }  // namespace cohort

@@ -207,6 +207,10 @@ def settings(runs):
     refused(runs, "data.batch: 0 is out of range", data__batch=0)
     refused(runs, "epochs and steps are both 0", epochs=0)
     refused(runs, "it excludes engine.clip_norm", engine__early_update="true", engine__clip_norm=1)
+    refused(runs, "cannot call off a step whose gradients overflow", engine__early_update="true", precision="fp16")
+    refused(runs, "unknown loss scale 'troch'; did you mean 'torch'?", scale="troch")
+    refused(runs, "known: fp32, bf16, fp16", precision="fp8")
+    refused(runs, "engine.wire=bf16 goes with all_reduce", engine__wire="bf16", engine__strategy="zero(stage=1)")
     shown = runs.call([runs.cohort, "train", "--show-config", "--set", "seed=7"]).stdout
     assert "seed: 7  # command line" in shown and "steps: 0  # default" in shown, shown
     refused(runs, "did you mean 'adam'?", optim__rule="adan(lr=1)")
@@ -218,7 +222,51 @@ def misfits(runs):
     refused(runs, "unknown model 'mpl'; did you mean 'mlp'?", model="mpl")
     refused(runs, "/nowhere/train-images-idx3-ubyte", data__train="fashion_mnist(dir=/nowhere)")
     refused(runs, "model 'mlp(in=100)' takes samples of 100, the data set has 1x28x28", model="mlp(in=100)")
+    refused(runs, "model 'lstm(vocab=32, embed=8, hidden=16, context=16)' cannot be trained in fp16 on the CPU: torch ", precision="fp16",
+            model="lstm(vocab=32, embed=8, hidden=16, context=16)", data__train="synthetic(task=tokens, shape=16, classes=32)", data__test="")
     refused(runs, "model 'mlp(out=5)' tells 5 classes apart, the data set has 10", model="mlp(out=5)")
+
+
+def scale_story(runs, name):
+    return [(line["step"], line["scale"], line["skipped"]) for line in runs.metrics(name) if "scale" in line]
+
+
+def precision(runs):
+    """bf16 and fp16 learn what fp32 learns; a loss scale that is too large leaves steps out on all ranks, counts and shows them."""
+    sets = {"epochs": 0, "steps": 24, "optim__schedule": "constant"}
+    runs.train("fp32", **sets)
+    for way in ({"precision": "bf16"}, {"precision": "fp16"}, {"engine__wire": "bf16", "engine__wire_sum": "fp32"}, {"engine__wire": "fp16"}):
+        name = "-".join(way.values())
+        done = runs.train(name, **way, **sets)
+        losses, plain = runs.losses(name), runs.losses("fp32")
+        assert losses[-1][1] < losses[0][1] / 2, f"{way}: nothing was learned: {losses}"
+        assert losses != plain, f"{way} changed nothing"
+        assert all(abs(a - b) < 0.05 for (_, a), (_, b) in zip(losses, plain, strict=True)), f"{way}: {losses}\n{plain}"
+        scaled = "fp16" in way.values()
+        assert bool(re.search(r"steps left out +0\nloss scale +65536\n", done.stdout)) == scaled, done.stdout
+    far = {"precision": "fp16", "scale": "torch(init=1e9, window=5)", **sets}
+    done = runs.train("two", **far)
+    runs.train("again", **far)
+    story = scale_story(runs, "two")
+    left_out = story[-1][2]
+    assert left_out > 3 and story[0][1] == 1e9 and story[0][2] == 1 and story[1][1] == 5e8, story
+    assert scale_story(runs, "again") == story and runs.tensors("again") == runs.tensors("two"), "the run repeated left out other steps"
+    assert re.search(rf"updates +{24 - left_out}\nsteps left out +{left_out}\n", done.stdout), done.stdout
+    assert done.stdout.count("the step was left out on all of them") == left_out and "at loss scale 1000000000" in done.stdout, done.stdout
+
+
+def resume_scale(runs):
+    """A run that goes on from a checkpoint has the loss scales, the count of steps left out and the bits of one that never stopped."""
+    for rule in ("torch(init=1e9, window=5)", "deepspeed(init=1e8, window=4)", "fairscale(init=1e8, window=6, tolerance=0.1)"):
+        name = rule.split("(")[0]
+        sets = {"precision": "fp16", "scale": rule, "epochs": 0, "optim__schedule": "constant", "optim__rule": "adam(lr=1e-3)"}
+        runs.train(name + "-whole", steps=22, **sets)
+        runs.train(name, steps=9, **sets)
+        again = runs.train(name, steps=22, **sets)
+        assert "goes on after update 9\n" in again.stdout, again.stdout
+        assert scale_story(runs, name) == scale_story(runs, name + "-whole"), rule
+        assert scale_story(runs, name)[8][2] > 0, "nothing had been left out when the checkpoint was made"
+        assert runs.losses(name) == runs.losses(name + "-whole") and runs.tensors(name) == runs.tensors(name + "-whole"), rule
 
 
 def questions(runs):
@@ -245,5 +293,5 @@ def questions(runs):
 
 with tempfile.TemporaryDirectory(prefix="cohort-train-") as scratch:
     claims = [same_bits, resume_sgd, resume_adam, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
-              questions]
+              questions, precision, resume_scale]
     {claim.__name__: claim for claim in claims}[sys.argv[2]](Runs(sys.argv[1], scratch))

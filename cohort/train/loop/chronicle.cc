@@ -53,7 +53,12 @@ std::vector<nlohmann::json> keep_lines_until(const std::string& path, std::int64
 }  // namespace
 
 Chronicle::Chronicle(collective::Communicator& comm, const TrainConfig& config, std::string config_text, const Learner& learner)
-    : comm_(comm), config_(config), config_text_(std::move(config_text)), folder_(run_folder(config)), first_(comm.rank().value == 0) {
+    : comm_(comm),
+      config_(config),
+      config_text_(std::move(config_text)),
+      folder_(run_folder(config)),
+      first_(comm.rank().value == 0),
+      scaled_(learner.scale().scales()) {
   if (config.observe.trace) {
     std::filesystem::create_directories(folder_ + "/trace");
     Trace::set_clock_offset(observe::clock_offset_to_first(comm).offset_ns);
@@ -85,7 +90,7 @@ void Chronicle::remember(const std::vector<nlohmann::json>& lines) {
   const auto number = [](const nlohmann::json& line, const char* key) { return line.contains(key) && line[key].is_number(); };
   const double begin = lines.empty() || !number(lines.front(), "time") ? 0 : lines.front()["time"].get<double>();
   const std::pair<observe::Series&, const char*> all[] = {
-      {loss_, "loss"}, {lr_, "lr"}, {rate_, "samples_per_s"}, {test_loss_, "test_loss"}, {accuracy_, "test_accuracy"}};
+      {loss_, "loss"}, {lr_, "lr"}, {rate_, "samples_per_s"}, {test_loss_, "test_loss"}, {accuracy_, "test_accuracy"}, {scale_, "scale"}};
   for (const auto& line : lines)
     for (const auto& [series, key] : all)
       if (number(line, key) && number(line, "time"))
@@ -120,8 +125,13 @@ void Chronicle::step_done(const StepResult& r, std::int64_t step, std::int64_t d
   samples_ += r.samples;
   window_samples_ += r.samples;
   window_loss_ += r.loss * r.samples;
-  progress_->update(static_cast<std::uint64_t>(done_in_epoch), {{"loss", r.loss}});
-  if (!r.verdict.committed) say(fmt::format("step {}: a gradient was not finite on some rank; the step was left out on all of them", step));
+  std::vector<std::pair<std::string, double>> shown{{"loss", r.loss}};
+  if (scaled_) shown.emplace_back("scale", r.scale);
+  if (r.skipped > 0) shown.emplace_back("skipped", static_cast<double>(r.skipped));
+  progress_->update(static_cast<std::uint64_t>(done_in_epoch), std::move(shown));
+  if (!r.verdict.committed)
+    say(fmt::format("step {}: a gradient was not finite on some rank{}; the step was left out on all of them", step,
+                    scaled_ ? fmt::format(" at loss scale {}", r.scale) : ""));
   last_ = r;
   if (step % config_.observe.every_steps == 0) record(step);
 }
@@ -132,6 +142,7 @@ void Chronicle::epoch_ends(std::int64_t step) {
 
 void Chronicle::record(std::int64_t step) {
   const StepResult& r = last_;
+  const double unscaled = r.verdict.squared_after / r.scale / r.scale;
   const double took = since(window_start_), rate = window_samples_ / took, loss = window_loss_ / window_samples_,
                wall = before_ + since(start_);
   trained_seconds_ += took;
@@ -139,20 +150,26 @@ void Chronicle::record(std::int64_t step) {
   point(loss_, x, loss, wall);
   point(rate_, x, rate, wall);
   point(lr_, x, r.lr, wall);
+  if (scaled_) point(scale_, x, r.scale, wall);
   metrics_->write({{"step", step},
                    {"loss", loss},
                    {"lr", r.lr},
                    {"samples_per_s", rate},
-                   {"grad_norm_squared", r.verdict.squared_after},
-                   {"clip", r.verdict.clip}});
+                   {"grad_norm_squared", unscaled},
+                   {"clip", r.verdict.clip},
+                   {"scale", r.scale},
+                   {"skipped", r.skipped}});
   if (events_) {
     events_->scalar("train/loss", step, loss);
     events_->scalar("train/lr", step, r.lr);
     events_->scalar("train/samples_per_s", step, rate);
-    events_->scalar("train/grad_norm_squared", step, r.verdict.squared_after);
+    events_->scalar("train/grad_norm_squared", step, unscaled);
+    if (scaled_) events_->scalar("train/loss_scale", step, r.scale);
   }
   registry_.gauge("cohort_step", "updates made").set(x);
   registry_.gauge("cohort_train_loss", "mean loss of the last steps").set(loss);
+  registry_.gauge("cohort_loss_scale", "what the loss is multiplied with").set(r.scale);
+  registry_.gauge("cohort_skipped_steps", "steps called off because a gradient was not finite").set(static_cast<double>(r.skipped));
   registry_.gauge("cohort_samples_per_second", "samples of all ranks a second").set(rate);
   window_samples_ = window_loss_ = 0;
   window_start_ = Clock::now();
@@ -206,9 +223,11 @@ std::string Chronicle::merge_traces() {
   return folder_ + "/trace.json";
 }
 
-RunSummary Chronicle::finish(const Evaluation& test, std::int64_t steps) {
+RunSummary Chronicle::finish(const Evaluation& test, const Learner& learner) {
   if (progress_) progress_->finish();
-  RunSummary summary{.steps = steps, .test = test, .seconds = since(start_), .folder = folder_};
+  RunSummary summary{.steps = learner.step(), .test = test, .seconds = since(start_), .folder = folder_};
+  summary.skipped = learner.scale().skipped();
+  summary.scale = scaled_ ? learner.scale().value() : 0;
   std::vector<double> all(static_cast<std::size_t>(comm_.size()) * observe::kPhases);
   comm_.all_gather(collective::piece(std::span<double>(phases_.seconds)), collective::piece(std::span<double>(all)),
                    {.name = "times of the ranks"});
@@ -227,10 +246,12 @@ std::string Chronicle::write_report(const RunSummary& summary, const std::vector
                          .subtitle = fmt::format("{} on {} ranks, {:.0f} s", config_.model, comm_.size(), summary.seconds)};
   if (summary.test.samples > 0) report.highlights.push_back({"test accuracy", fmt::format("{:.2f} %", 100 * summary.test.accuracy)});
   report.highlights.push_back({"samples/s", fmt::format("{:.0f}", summary.samples_per_second)});
-  report.highlights.push_back({"updates", fmt::format("{}", summary.steps)});
+  report.highlights.push_back({"updates", fmt::format("{}", summary.steps - summary.skipped)});
+  if (summary.skipped > 0 || scaled_) report.highlights.push_back({"steps left out", fmt::format("{}", summary.skipped)});
   report.charts.push_back({.title = "Loss", .series = {loss_, test_loss_}});
   if (!accuracy_.x.empty()) report.charts.push_back({.title = "Test accuracy", .series = {accuracy_}, .unit = "%"});
   report.charts.push_back({.title = "Learning rate", .series = {lr_}});
+  if (!scale_.x.empty()) report.charts.push_back({.title = "Loss scale", .series = {scale_}});
   report.charts.push_back({.title = "Speed", .series = {rate_}, .unit = "samples/s"});
   for (int r = 0; r < comm_.size(); ++r) {
     observe::RankPhases rank{.name = fmt::format("rank {}", r), .seconds = {}};
@@ -257,7 +278,9 @@ std::string summary_text(const RunSummary& s) {
     table.add({"test loss", fmt::format("{:.4f}", s.test.loss)});
   }
   table.add({"training loss", fmt::format("{:.4f}", s.train_loss)});
-  table.add({"updates", fmt::format("{}", s.steps)});
+  table.add({"updates", fmt::format("{}", s.steps - s.skipped)});
+  if (s.skipped > 0 || s.scale > 0) table.add({"steps left out", fmt::format("{}", s.skipped)});
+  if (s.scale > 0) table.add({"loss scale", fmt::format("{}", s.scale)});
   table.add({"time", fmt::format("{:.1f} s", s.seconds)});
   table.add({"samples/s", fmt::format("{:.0f}", s.samples_per_second)});
   for (std::size_t p = 0; p < observe::kPhases; ++p)

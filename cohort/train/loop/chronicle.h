@@ -22,7 +22,9 @@ struct RunSummary {
   double train_loss = 0, seconds = 0, samples_per_second = 0;
   observe::PhaseSeconds phases;  // of all ranks together
   std::string folder, report, trace;
-  bool saved = true;  // rank 0: the last checkpoint is on disk
+  std::int64_t skipped = 0;  // steps called off
+  double scale = 0;          // of the loss, at the end; 0: it was not scaled
+  bool saved = true;         // rank 0: the last checkpoint is on disk
 };
 
 class Chronicle {
@@ -34,10 +36,10 @@ class Chronicle {
   void step_done(const StepResult& result, std::int64_t step, std::int64_t done_in_epoch);
   void epoch_ends(std::int64_t step);  // before evaluating
   void evaluated(const Evaluation& test, std::int64_t step, std::int64_t epoch);
-  void show_values(const nn::Model& model, std::int64_t step);    // histograms of parameters
-  void show_images(const at::Tensor& batch);                      // [n, 1 or 3, h, w]
-  void say(const std::string& line);                              // above the progress bar
-  RunSummary finish(const Evaluation& test, std::int64_t steps);  // collective: gathers the ranks' times, writes report and trace
+  void show_values(const nn::Model& model, std::int64_t step);        // histograms of parameters
+  void show_images(const at::Tensor& batch);                          // [n, 1 or 3, h, w]
+  void say(const std::string& line);                                  // above the progress bar
+  RunSummary finish(const Evaluation& test, const Learner& learner);  // collective: gathers the ranks' times, writes report and trace
 
  private:
   void remember(const std::vector<nlohmann::json>& lines);  // of the run before it was resumed
@@ -48,7 +50,8 @@ class Chronicle {
   collective::Communicator& comm_;
   const TrainConfig config_;
   const std::string config_text_, folder_;
-  const bool first_;  // rank 0
+  const bool first_;   // rank 0
+  const bool scaled_;  // the loss is
   const Clock::time_point start_ = Clock::now();
   observe::PhaseSeconds phases_;
   std::unique_ptr<observe::MetricsFile> metrics_;
@@ -58,7 +61,7 @@ class Chronicle {
   int terminal_ = -1;
   std::unique_ptr<observe::Progress> progress_;
   observe::Series loss_{"training loss", {}, {}, {}}, rate_{"samples/s", {}, {}, {}}, lr_{"learning rate", {}, {}, {}},
-      test_loss_{"test loss", {}, {}, {}}, accuracy_{"test accuracy", {}, {}, {}};
+      scale_{"loss scale", {}, {}, {}}, test_loss_{"test loss", {}, {}, {}}, accuracy_{"test accuracy", {}, {}, {}};
   double samples_ = 0;                           // over the whole run
   StepResult last_;                              // the newest
   double window_loss_ = 0, window_samples_ = 0;  // since the last point

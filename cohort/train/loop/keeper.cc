@@ -92,6 +92,8 @@ void Keeper::find(std::span<std::int64_t> where) {
   if (m.world_size != comm_.size())
     log_warning("the checkpoint is of {} ranks, this run has {}: it goes on with other batches than it would have had", m.world_size,
                 comm_.size());
+  if (const auto scale = m.texts.find("loss_scale"), state = m.texts.find("loss_scale_state"); state != m.texts.end())
+    learner_.scale().restore(optim::scale_state_of(state->second), scale == m.texts.end() ? "" : scale->second);
   load_model(learner_.model(), *newest.checkpoint);
   const auto rule = m.texts.find("optimizer");
   const std::string mine = learner_.engine().rule()->spec();
@@ -114,6 +116,9 @@ std::optional<std::int64_t> Keeper::restore() {
   });
   comm_.broadcast(collective::piece(std::span<std::int64_t>(where)), Rank{0}, {.name = "where to go on"});
   if (where[0] < 0) return std::nullopt;
+  optim::ScaleState scale = learner_.scale().state();
+  comm_.broadcast({&scale, sizeof scale / 8, collective::Dtype::i64, collective::Device::cpu}, Rank{0}, {.name = "loss scale"});
+  learner_.scale().restore(scale, learner_.scale().spec());
   for (const auto& [name, t] : model_tensors(learner_.model())) nn::broadcast(comm_, t.detach(), Rank{0}, {.name = name});
   learner_.engine().each_state([&](const std::string& p, const std::string& state, const at::Tensor& t) {
     nn::broadcast(comm_, t, Rank{0}, {.name = p + "/" + state});
@@ -150,6 +155,8 @@ checkpoint::Snapshot Keeper::snapshot() {
   m.texts["config"] = config_text_;
   m.texts["model"] = config_.model;
   m.texts["optimizer"] = learner_.engine().rule()->spec();
+  m.texts["loss_scale"] = learner_.scale().spec();
+  m.texts["loss_scale_state"] = to_text(learner_.scale().state());
   m.texts["transforms"] = learner_.transforms().text();
   const auto& form = learner_.form();
   m.values["data"] =

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cohort/base/trace.h"
+#include "cohort/nn/autocast.h"
 #include "cohort/nn/batch.h"
 #include "cohort/nn/loss.h"
 #include "cohort/nn/sync_batch_norm.h"
@@ -48,6 +49,7 @@ Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int 
       where_(where),
       model_(std::move(m.model)),
       schedule_(optim::Schedule::parse(config.optim.schedule)),
+      scale_(optim::LossScale::parse(scale_rule(config))),
       train_(std::move(m.train)),
       test_(std::move(m.test)),
       transforms_(std::move(m.transforms)) {
@@ -63,7 +65,7 @@ Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int 
   model_.train();
   engine::EngineOptions options = config.engine;
   if (options.autotune) {
-    auto tuned = tune(comm, model_, {given, options, config.optim.rule, config.data.batch, cores, ranks_here});
+    auto tuned = tune(comm, model_, {given, options, config.optim.rule, config.data.batch, cores, ranks_here, config.precision});
     options = tuned.best;
     tuning_ = std::move(tuned.why);
   }
@@ -123,16 +125,25 @@ double Learner::compute(const data::Batch& batch) {
   const int micros = config_.data.accumulate;
   for (int k = 0; k < micros; ++k) {
     const std::int64_t first = batch.count * k / micros, last = batch.count * (k + 1) / micros;
-    engine_->begin({.step = step_ + 1, .lr = schedule_.lr(step_, total_, base_lr_, comm_.size())}, k + 1 == micros);
+    engine_->begin(
+        {.step = step_ + 1 - scale_.skipped(), .lr = schedule_.lr(step_, total_, base_lr_, comm_.size()), .grad_scale = 1 / scale_.value()},
+        k + 1 == micros);
     if (first == last && !norm_comm_) continue;  // the end of an epoch: other ranks have samples, this one adds nothing
     const Span span{"forward and backward"};
-    const at::Tensor logits = model_.forward(all.inputs.narrow(0, first, last - first));
+    const at::Tensor logits = forward(all.inputs.narrow(0, first, last - first));
     const nn::Loss loss =
         nn::loss_of(logits, all.labels.narrow(0, first, last - first), {.label_smoothing = config_.optim.label_smoothing});
-    (loss.value / (divisor * labels_each)).backward();
+    const at::Tensor mean = loss.value / (divisor * labels_each);
+    (scale_.scales() ? mean * scale_.value() : mean).backward();
     sum += loss.value.item<double>();
   }
   return sum / labels_each;
+}
+
+// Autocast ends with forward: backward follows the types by itself.
+at::Tensor Learner::forward(const at::Tensor& inputs) {
+  const autocast narrow(config_.precision);
+  return model_.forward(inputs).to(at::kFloat);
 }
 
 StepResult Learner::train_step() {
@@ -162,6 +173,9 @@ StepResult Learner::train_step() {
   result.phases[observe::Phase::communicate] = exchange - wait;
   result.samples = static_cast<double>(batch.global_count);
   result.loss = result.verdict.sums[0] / result.samples;
+  result.scale = scale_.value();
+  scale_.update(!result.verdict.committed);
+  result.skipped = scale_.skipped();
   ++step_;
   position_ =
       batch.step + 1 < loader_->steps(batch.epoch) ? data::Position{batch.epoch, batch.step + 1} : data::Position{batch.epoch + 1, 0};

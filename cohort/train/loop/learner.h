@@ -2,7 +2,9 @@
 // Loss and gradient are sums over samples divided by the samples of all ranks, so that n ranks equal one rank with n times the batch, also
 // for a short last batch. Dropout and other randomness follow (seed, step, rank) alone: nothing random needs saving.
 // Buffers (running statistics) are each rank's own while it trains; agree_on_buffers(), before evaluating and saving, gives all ranks their
-// mean, once between two steps. Owner: Trainer. Threads: one. Failure: as the rooms below.
+// mean, once between two steps. With config.precision forward and backward run under autocast; evaluation is in fp32, as predictions are.
+// A step that the vote calls off counts as a step of the run and not as an update of the rule (Adam's bias correction). Owner: Trainer.
+// Threads: one. Failure: as the rooms below.
 #pragma once
 #include <memory>
 
@@ -10,6 +12,7 @@
 #include "cohort/engine/engine.h"
 #include "cohort/nn/blocks.h"
 #include "cohort/observe/phases.h"
+#include "cohort/optim/loss_scale.h"
 #include "cohort/optim/schedule.h"
 #include "cohort/train/loop/materials.h"
 #include "cohort/train/loop/whereabouts.h"
@@ -20,6 +23,8 @@ struct StepResult {
   double loss = 0;  // mean over the samples of all ranks
   double samples = 0;
   double lr = 0;
+  double scale = 1;          // of the loss, in this step
+  std::int64_t skipped = 0;  // steps called off so far, this one included
   engine::Verdict verdict;
   observe::PhaseSeconds phases;  // of this rank; what lanes hide behind backward does not count
 };
@@ -53,6 +58,8 @@ class Learner {
   const data::Form& form() const { return train_->form(); }
   const data::Transforms& transforms() const { return transforms_; }
   engine::Engine& engine() { return *engine_; }
+  optim::LossScale& scale() { return scale_; }
+  const optim::LossScale& scale() const { return scale_; }
   const std::string& tuning() const { return tuning_; }  // what autotune chose and why; empty: it was not asked
   const std::string& groups() const { return groups_; }  // "decayed 1.2 M in 5 tensors, .."
   double base_lr() const { return base_lr_; }
@@ -63,7 +70,8 @@ class Learner {
   std::vector<engine::Parameter> parameters(const optim::Optimizer& rule);
   void open_loader();
   data::Share share() const { return share_of(config_, train_->size(), comm_.size(), comm_.rank().value); }
-  double compute(const data::Batch& batch);  // forward and backward of all its micro-batches; returns the sum of losses
+  at::Tensor forward(const at::Tensor& inputs);  // logits in fp32, computed in config.precision
+  double compute(const data::Batch& batch);      // forward and backward of all its micro-batches; returns the sum of losses
 
   collective::Communicator& comm_;
   const TrainConfig config_;
@@ -74,6 +82,7 @@ class Learner {
   double base_lr_ = 0;
   std::unique_ptr<engine::Engine> engine_;
   const optim::Schedule schedule_;
+  optim::LossScale scale_;  // the step's vote is its overflow: the same on every rank
   std::shared_ptr<const data::Dataset> train_, test_;
   data::Transforms transforms_;
   std::unique_ptr<data::Loader> loader_;

@@ -6,6 +6,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/nn/autocast.h"
 #include "cohort/nn/zoo.h"
 #include "cohort/sync/strategy.h"
 
@@ -46,6 +47,22 @@ void check_fit(nn::Model& model, const data::Form& form, const std::string& spec
                   logits.dim() == 3 ? "once for each token" : "once", form.next_tokens ? "every token" : "the whole");
 }
 
+void check_precision(nn::Model& model, Precision precision, const std::string& spec) {
+  try {
+    at::Tensor out;
+    {
+      const autocast narrow(precision);
+      out = model.forward(model.example(2));
+    }
+    out.to(at::kFloat).sum().backward();
+    model.zero_grad();
+  } catch (const std::exception& error) {  // not all of torch's are c10::Error: oneDNN has its own
+    const std::string all = error.what();
+    throw_failure(Kind::usage, "model '{}' cannot be trained in {} on the CPU: {} says '{}'; try precision={}", spec, name_of(precision),
+                  "torch " TORCH_VERSION, all.substr(0, all.find('\n')), precision == Precision::fp16 ? "bf16" : "fp32");
+  }
+}
+
 data::Share share_of(const TrainConfig& config, std::int64_t samples, int ranks, int rank) {
   return {.samples = samples,
           .ranks = ranks,
@@ -62,6 +79,7 @@ Materials gather_materials(const TrainConfig& config) {
               .test = nullptr,
               .transforms = {}};
   check_fit(m.model, m.train->form(), config.model);
+  if (config.precision != Precision::fp32) check_precision(m.model, config.precision, config.model);
   if (!config.data.test.empty()) {
     m.test = data::open_dataset(config.data.test);
     const auto &a = m.train->form(), &b = m.test->form();

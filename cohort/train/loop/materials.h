@@ -25,4 +25,7 @@ data::Share share_of(const TrainConfig& config, std::int64_t samples, int ranks,
 // Tries one sample of zeros. Kind::usage with both shapes when the model does not take what the set gives, or tells fewer classes apart.
 void check_fit(nn::Model& model, const data::Form& form, const std::string& spec);
 
+// Tries forward and backward in that precision. Kind::usage with torch's reason when one of the model's operators has no such kernel.
+void check_precision(nn::Model& model, Precision precision, const std::string& spec);
+
 }  // namespace cohort

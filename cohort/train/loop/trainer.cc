@@ -67,6 +67,8 @@ RunSummary Trainer::run() {
   chronicle.say(fmt::format("{}: {} parameters ({}), {} ranks x {} samples, {} updates", config_.model, learner_->model().parameter_count(),
                             learner_->groups(), comm_.size(), config_.data.batch * config_.data.accumulate, learner_->total_steps()));
   chronicle.say(learner_->tuning().empty() ? learner_->engine().lanes().why : learner_->tuning());
+  if (config_.precision != Precision::fp32 || learner_->scale().scales())
+    chronicle.say(fmt::format("computes in {}, loss scale {}", name_of(config_.precision), learner_->scale().spec()));
   if (resumed) chronicle.say(fmt::format("goes on after update {}", *resumed));
   if (learner_->step() == 0) chronicle.show_images(learner_->some_inputs(config_.observe.images));
   Evaluation test;
@@ -77,7 +79,7 @@ RunSummary Trainer::run() {
   keeper.save();
   keeper.finish();
   where_.doing("writing the report");
-  RunSummary summary = chronicle.finish(test, learner_->step());
+  RunSummary summary = chronicle.finish(test, *learner_);
   summary.saved = keeper.saved();
   return summary;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cohort/base/text.h"
+#include "cohort/nn/autocast.h"
 
 namespace cohort {
 namespace {
@@ -34,7 +35,12 @@ double time_candidate(collective::Communicator& comm, nn::Model& model, const Tu
     comm.barrier({.name = "tuning"});
     const auto start = Clock::now();
     engine.begin({.step = 1, .lr = 0});
-    model.forward(input).sum().mul(1e-9).backward();
+    at::Tensor out;
+    {
+      const autocast narrow(setting.precision);
+      out = model.forward(input);
+    }
+    out.to(at::kFloat).sum().mul(1e-9).backward();
     engine.finish();
     if (i >= kWarm) times.push_back(Seconds(Clock::now() - start).count());
   }

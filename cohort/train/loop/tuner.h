@@ -27,6 +27,7 @@ struct TuneSetting {
   std::string rule;
   std::int64_t batch = 1;
   int cores = 1, ranks_here = 1;
+  Precision precision = Precision::fp32;
 };
 
 TuneResult tune(collective::Communicator& comm, nn::Model& model, const TuneSetting& setting);
