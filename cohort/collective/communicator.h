@@ -37,6 +37,12 @@ class Region {
 
 using net::Message;
 
+// What a rank took in from others by one kind of verb: the elements it cannot do without, whatever the algorithm. Of n ranks: an all-gather
+// what is not its own, a reduce-scatter its own block from n - 1 others, an all-reduce both.
+struct Moved {
+  std::uint64_t calls = 0, elements = 0, bytes = 0;
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -76,6 +82,8 @@ class Communicator {
   virtual std::unique_ptr<Communicator> subset(std::span<const Rank> ranks, const Call& call = {}) = 0;
 
   virtual void abort(const Error& error) noexcept = 0;
+
+  virtual Moved moved(Verb verb) const = 0;  // since it was opened, by it and by the children of its split(); any thread
 
   // What all_reduce would use for this buffer here and now, and why; for people (`cohort bench --explain`).
   virtual std::string explain(Piece data, Op op) const = 0;

@@ -54,9 +54,10 @@ struct Own::Busy {
   ~Busy() { flag.clear(std::memory_order_release); }
 };
 
-Own::Own(std::shared_ptr<net::Mesh> mesh, std::shared_ptr<Arena> arena, std::vector<Rank> members, int me, std::uint32_t channel,
-         Options options, const Calibration& calibration, int cores)
+Own::Own(std::shared_ptr<net::Mesh> mesh, std::shared_ptr<Arena> arena, std::shared_ptr<Tally> tally, std::vector<Rank> members, int me,
+         std::uint32_t channel, Options options, const Calibration& calibration, int cores)
     : peers_(std::move(mesh), std::move(arena), std::move(members), me, channel),
+      tally_(std::move(tally)),
       options_(std::move(options)),
       calibration_(calibration),
       cores_(cores) {
@@ -83,7 +84,7 @@ std::unique_ptr<Communicator> open(std::shared_ptr<net::Mesh> mesh, Options opti
   if (me != 0) options.calibration = terms.measured != 0 ? "a file of rank 0" : "";
   auto arena = std::make_shared<Arena>(mesh->rank());
   auto own =
-      std::make_unique<Own>(std::move(mesh), arena, members, me, kWorldChannel, options, terms.calibration, static_cast<int>(terms.cores));
+      std::make_unique<Own>(std::move(mesh), arena, std::make_shared<Tally>(), members, me, kWorldChannel, options, terms.calibration, static_cast<int>(terms.cores));
   own->connect(deadline);
   return own;
 }
@@ -151,7 +152,21 @@ void Own::all_reduce(std::span<const Piece> pieces, Op op, const Call& call) {
   verb(print, asked, [&] {
     if (size() > 1 && (peers_.board() == nullptr || pieces.size() != 1)) agree();
     for (const Piece& piece : pieces) all_reduce_one(piece, reduction(piece.dtype, op, call), asked.algorithm);
+    const auto n = static_cast<std::size_t>(size());
+    for (const Piece& piece : pieces) count(Verb::all_reduce, 2 * piece.count * (n - 1) / n, piece.dtype);
   });
+}
+
+void Own::count(Verb verb, std::size_t elements, Dtype dtype) {
+  auto& row = tally_->rows[static_cast<std::size_t>(verb)];
+  row.calls.fetch_add(1, std::memory_order_relaxed);
+  row.elements.fetch_add(elements, std::memory_order_relaxed);
+  row.bytes.fetch_add(elements * size_of(dtype), std::memory_order_relaxed);
+}
+
+Moved Own::moved(Verb verb) const {
+  const auto& row = tally_->rows[static_cast<std::size_t>(verb)];
+  return {row.calls.load(std::memory_order_relaxed), row.elements.load(std::memory_order_relaxed), row.bytes.load(std::memory_order_relaxed)};
 }
 
 void Own::agree() { peers_.board() != nullptr ? shared::barrier(peers_) : linked::barrier(peers_); }
@@ -196,6 +211,7 @@ void Own::reduce_scatter(Piece in, Piece out, Op op, const Call& call, std::span
       mix(mix(hash_of(layout.counts), std::bit_cast<std::uint64_t>(call.prescale)), std::bit_cast<std::uint64_t>(call.postscale));
   verb(print, call, [&] {
     const auto how = reduction(in.dtype, op, call);
+    count(kVerb, own * static_cast<std::size_t>(size() - 1), in.dtype);
     if (peers_.board() != nullptr) return shared::reduce_scatter(peers_, in, out, layout, how);
     linked::reduce_scatter(peers_, in, out, layout, how);
   });
@@ -211,14 +227,17 @@ void Own::all_gather(Piece in, Piece out, const Call& call, std::span<const std:
   const auto own = layout.counts[static_cast<std::size_t>(peers_.rank())];
   need(in.count == own, kVerb, fmt::format("input has {} elements, this rank's part {}", in.count, own));
   Fingerprint print{.verb = kVerb, .dtype = in.dtype, .count = layout.total, .layout = hash_of(layout.counts)};
-  verb(print, call,
-       [&] { peers_.board() != nullptr ? shared::all_gather(peers_, in, out, layout) : linked::all_gather(peers_, in, out, layout); });
+  verb(print, call, [&] {
+    count(kVerb, layout.total - own, in.dtype);
+    peers_.board() != nullptr ? shared::all_gather(peers_, in, out, layout) : linked::all_gather(peers_, in, out, layout);
+  });
 }
 
 void Own::broadcast(Piece data, Rank root, const Call& call) {
   check_piece(data, Verb::broadcast);
   const int from = member(root, Verb::broadcast);
   const Fingerprint print{.verb = Verb::broadcast, .dtype = data.dtype, .root = from, .count = data.count};
+  count(Verb::broadcast, peers_.rank() == from ? 0 : data.count, data.dtype);
   verb(print, call, [&] { peers_.board() != nullptr ? shared::broadcast(peers_, data, from) : linked::broadcast(peers_, data, from); });
 }
 

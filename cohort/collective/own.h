@@ -1,6 +1,8 @@
 // The own engine: Communicator over a mesh of links, and over shared memory where the mesh shares it.
 // Members are grouped by who may touch them; see communicator.h for the promises.
 #pragma once
+#include <array>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -10,10 +12,18 @@
 
 namespace cohort::collective {
 
+// Elements taken in, by verb. Shared by a communicator and its children: whoever asks the parent hears of all.
+struct Tally {
+  struct Row {
+    std::atomic<std::uint64_t> calls{0}, elements{0}, bytes{0};
+  };
+  std::array<Row, kVerbs> rows;
+};
+
 class Own final : public Communicator {
  public:
-  Own(std::shared_ptr<net::Mesh> mesh, std::shared_ptr<Arena> arena, std::vector<Rank> members, int me, std::uint32_t channel,
-      Options options, const Calibration& calibration, int cores);
+  Own(std::shared_ptr<net::Mesh> mesh, std::shared_ptr<Arena> arena, std::shared_ptr<Tally> tally, std::vector<Rank> members, int me,
+      std::uint32_t channel, Options options, const Calibration& calibration, int cores);
   void connect(Deadline deadline);  // meets the other members; before the first verb
 
   Rank rank() const override { return Rank{peers_.rank()}; }
@@ -39,6 +49,7 @@ class Own final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key, const Call& call) override;
   std::unique_ptr<Communicator> subset(std::span<const Rank> ranks, const Call& call) override;
   void abort(const Error& error) noexcept override;
+  Moved moved(Verb verb) const override;
   std::string explain(Piece data, Op op) const override;
 
  private:
@@ -46,6 +57,7 @@ class Own final : public Communicator {
   // Runs body between the checks every verb shares: busy, fingerprint, sticky failure, the operation's name in errors, a trace span.
   template <class Body>
   void verb(Fingerprint print, const Call& call, Body body);
+  void count(Verb verb, std::size_t elements, Dtype dtype);
   void agree();                                                     // fingerprints compared, nothing moved
   void meet(Fingerprint print, const Call& call);                   // a verb that does nothing else
   void gather_words(ConstBytes mine, Bytes all, const Call& call);  // a few bytes of every rank, as part of a split
@@ -62,6 +74,7 @@ class Own final : public Communicator {
   Deadline deadline(const Call& call) const { return call.deadline.value_or(Deadline::in(options_.timeout)); }
 
   Peers peers_;
+  const std::shared_ptr<Tally> tally_;
   const Options options_;
   const Calibration calibration_;  // rank 0's, on every rank
   const int cores_;

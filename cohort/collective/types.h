@@ -30,6 +30,7 @@ enum class Verb : std::uint8_t {
   send,
   recv
 };
+inline constexpr int kVerbs = 12;
 enum class Device : std::uint8_t { cpu, cuda };
 
 std::size_t size_of(Dtype dtype);

@@ -1,11 +1,13 @@
 #include "cohort/engine/engine.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <numeric>
 #include <unordered_set>
+#include <utility>
 
 #include "cohort/sync/narrow.h"
 
@@ -50,11 +52,14 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
       strategy_(sync::narrowed(sync::make(options_.strategy), options_.wire, options_.wire_sum == WireSum::fp32)) {
   check(parameters_);
   if (options_.early_update && !rule_) throw_failure(Kind::usage, "early_update without an optimizer: there is nothing to update early");
+  if (stage() > 0 && !rule_) throw_failure(Kind::usage, "strategy {} without an optimizer: there is no update to share out", options_.strategy);
   if (options_.early_update && options_.clip_norm > 0)
     throw_failure(Kind::usage, "early_update updates before the norm of the whole gradient is known: turn off it or clip_norm");
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});  // gradients come from the back of the model to its front
+  if (stage() >= 2) pool_ = std::make_unique<sync::Pool>(comm_);
   make_buckets(order);
+  malloc_trim(0);  // what parameters leave behind would stay with this process, in pieces
   arrived_.assign(parameters_.size(), false);
   touched_.assign(parameters_.size(), false);
   open_lanes(choose_lanes(options_.lanes, cores, ranks_here, buckets_.size()));
@@ -76,42 +81,44 @@ void Engine::open_lanes(LaneChoice mine) {
     lanes_choice_ = {fewest, comm_.size() == 1 ? "no lane: a single rank has nothing to carry"
                                                : fmt::format("{} as on the rank with the fewest", fewest)};
   for (int i = 0; i < lanes_choice_.lanes; ++i)
-    lanes_.push_back(std::make_unique<Lane>(i, comm_.split(0), Crew{*strategy_, rule_.get(), options_.early_update, options_.norms}));
+    lanes_.push_back(std::make_unique<Lane>(i, comm_.split(0), crew()));
 }
 
 void Engine::make_buckets(const std::vector<std::size_t>& order) {
   std::vector<PlanTensor> tensors;
   for (const std::size_t i : order)
     tensors.push_back({parameters_[i].tensor.nbytes(), static_cast<int>(parameters_[i].tensor.scalar_type())});
-  const auto plan = plan_buckets(tensors, options_.first_bucket, options_.bucket);
   std::vector<std::unique_ptr<sync::Bucket>> fresh;
-  std::vector<std::size_t> bucket_of(parameters_.size());
-  for (const auto& picked : plan) {
+  for (const auto& picked : plan_buckets(tensors, options_.first_bucket, options_.bucket)) {
     std::vector<sync::Member> members;
     for (const std::size_t k : picked) {
       const Parameter& p = parameters_[order[k]];
       members.push_back({.name = p.name, .param = p.tensor, .group = p.group, .order = order[k]});
-      bucket_of[order[k]] = fresh.size();
     }
-    fresh.push_back(std::make_unique<sync::Bucket>(static_cast<int>(fresh.size()), std::move(members), comm_));
-    if (rule_) fresh.back()->own_parameters(*rule_);
+    fresh.push_back(std::make_unique<sync::Bucket>(static_cast<int>(fresh.size()), std::move(members), comm_, sharding(), pool_.get()));
+    if (rule_) fresh.back()->own_parameters(*rule_, comm_);
   }
-  const std::size_t states = rule_ ? rule_->state_names().size() : 0;
-  for (const auto& old : buckets_)  // the state of what is trained already moves along
-    for (const auto& m : old->members())
-      for (const auto& to : fresh[bucket_of[m.order]]->members())
-        for (std::size_t k = 0; to.order == m.order && k < states; ++k) fresh[bucket_of[m.order]]->state(to, k).copy_(old->state(m, k));
-  buckets_ = std::move(fresh);
-  bucket_of_ = std::move(bucket_of);
-  left_.assign(buckets_.size(), 0);
+  const auto old = std::exchange(buckets_, std::move(fresh));
+  const auto old_bucket = std::exchange(bucket_of_, {}), old_place = std::exchange(place_in_, {});
+  index_buckets();
+  if (old.empty() || !rule_) return;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)  // the state of what is trained already moves along
+    for (std::size_t k = 0; k < rule_->state_names().size(); ++k) {
+      const auto& from = *old[old_bucket[i]];
+      const auto& to = *buckets_[bucket_of_[i]];
+      to.state(to.members()[place_in_[i]], k).copy_(from.state(from.members()[old_place[i]], k));
+    }
 }
 
-void Engine::each_state(const std::function<void(const std::string&, const std::string&, const at::Tensor&)>& visit) const {
-  if (!rule_) return;
-  const auto names = rule_->state_names();
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    for (const auto& m : buckets_[bucket_of_[i]]->members())
-      for (std::size_t k = 0; m.order == i && k < names.size(); ++k) visit(m.name, names[k], buckets_[bucket_of_[i]]->state(m, k));
+void Engine::index_buckets() {
+  bucket_of_.assign(parameters_.size(), 0);
+  place_in_.assign(parameters_.size(), 0);
+  left_.assign(buckets_.size(), 0);
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    for (std::size_t k = 0; k < buckets_[b]->members().size(); ++k) {
+      bucket_of_[buckets_[b]->members()[k].order] = b;
+      place_in_[buckets_[b]->members()[k].order] = k;
+    }
 }
 
 }  // namespace cohort::engine

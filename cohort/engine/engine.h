@@ -8,8 +8,12 @@
 // calls the step off on all of them. early_update fuses the two sweeps for speed, gives these promises up, and clipping with them. A
 // parameter that got no gradient on any rank is not updated (as libtorch skips an undefined gradient); one that got it on some ranks counts
 // as zero on the others (early_update cannot know: there a missing gradient is a zero). Frozen parameters (requires_grad false) take no
-// part. Tied ones count once. Owner: Trainer or DataParallel. Threads: one; backward's hooks only count and hand over. Failure: the first
-// one, from finish(), naming the bucket; the engine is useless afterwards.
+// part. Tied ones count once.
+// With strategy zero (sync/zero.h) a rank holds what its stage says; stages change no bit of the result, except that with accumulation
+// stages 2 and 3 add up agreed gradients of the backwards where 0 and 1 agree on the sum: they communicate in every backward, so all ranks
+// call begin() equally often. From stage 1 on gradients do not stay in param.grad: they move into the bucket as they arrive.
+// Owner: Trainer, DataParallel or Sharded. Threads: one; backward's hooks only count and hand over (without lanes, from stage 2 on, they
+// carry the bucket). Failure: the first one, from finish() or backward, naming the bucket; the engine is useless afterwards.
 #pragma once
 #include <functional>
 #include <memory>
@@ -55,20 +59,38 @@ class Engine {
 
   const std::vector<std::unique_ptr<sync::Bucket>>& buckets() const { return buckets_; }
   const LaneChoice& lanes() const { return lanes_choice_; }
+  std::size_t bytes_in_flight() const { return pool_ ? pool_->bytes() : 0; }  // that gradients on their way take, at most so far
   bool averages() const { return strategy_->averages(); }  // what a loss must be divided by depends on it
   const optim::Optimizer* rule() const { return rule_.get(); }
   void zero_gradients();
-  // Optimizer state by parameter, in the order given: for checkpoints. The tensors are views, good until the next finish().
+  // Optimizer state by parameter, in the order given. The tensors are views, good until the next finish(). Kind::usage when it is sharded.
   void each_state(const std::function<void(const std::string& parameter, const std::string& state, const at::Tensor& values)>& visit) const;
+
+  // --- for checkpoints
+  int stage() const { return strategy_->stage(); }
+  bool shards_state() const { return stage() >= 1; }
+  bool shards_parameters() const { return stage() >= 3; }
+  // What this rank is to save: elements [first, first + count) of tensors of these sizes, as flat views that may be written, good until the
+  // next begin(). state "": the parameter itself. Over all ranks every element comes once; in stage 0 rank 0 has all. Not a collective.
+  using VisitShard = std::function<void(const std::string& parameter, const std::string& state, at::IntArrayRef sizes, std::int64_t first,
+                                        std::int64_t count, const at::Tensor& flat)>;
+  void each_shard(const VisitShard& visit) const;
+  void adopted();  // collective: what was written through each_shard() reaches every rank that holds a copy of it
 
  private:
   struct Hook;
   void make_buckets(const std::vector<std::size_t>& order);
+  void index_buckets();
   void open_lanes(LaneChoice mine);
+  sync::Sharding sharding() const { return {stage(), comm_.size(), comm_.rank().value}; }
+  Crew crew() const { return {*strategy_, rule_.get(), options_.early_update, options_.norms}; }
+  bool carries_in_hooks() const { return lanes_.empty() && stage() >= 2; }
   void arrived(std::size_t parameter);
+  void make_room(const sync::Bucket& bucket);
+  void carry_ready(std::size_t up_to);
   void reorder();
+  void reorder_buckets();
   std::vector<Report> carry_all();
-  double add_up(const std::vector<Report>& reports, std::vector<double> Report::*squared) const;
   Verdict vote(std::span<const double> sums, const std::vector<Report>& reports);
   std::vector<bool> find_missing(double anywhere);
   void settle_all(const Verdict& verdict, const std::vector<bool>& missing);
@@ -80,14 +102,17 @@ class Engine {
   std::unique_ptr<sync::Strategy> strategy_;
   LaneChoice lanes_choice_;
   std::vector<std::unique_ptr<sync::Bucket>> buckets_;
-  std::vector<std::size_t> bucket_of_;  // by parameter
+  std::vector<std::size_t> bucket_of_, place_in_;  // by parameter: its bucket, its place among the members
+  std::unique_ptr<sync::Pool> pool_;               // from stage 2 on
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::size_t> order_;  // of arrival, until buckets follow it
   std::vector<bool> arrived_;       // by parameter, in this backward
   std::vector<bool> touched_;       // by parameter, since the last finish(): in any of the backwards of an accumulated step
   std::size_t came_ = 0;            // how many have arrived
   std::vector<std::size_t> left_;   // by bucket: gradients still to come
-  bool syncing_ = false, ordered_ = false;
+  std::vector<std::size_t> completed_;  // buckets in the order their last gradient came, until buckets_ follow it
+  std::vector<Report> carried_;         // in hooks, in this backward
+  bool syncing_ = false, ordered_ = false, open_ = false;  // open: a backward may still add to the buckets of begin()
   optim::StepInfo step_;
   std::function<void()> on_first_;
 };

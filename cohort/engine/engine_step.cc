@@ -1,6 +1,7 @@
 // One step of the Engine: begin, arrivals, finish. The rest of the story is in lane.cc.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cohort/base/trace.h"
 #include "cohort/engine/engine.h"
@@ -18,41 +19,69 @@ void Engine::zero_gradients() {
 
 void Engine::begin(const optim::StepInfo& step, bool sync) {
   if (syncing_ && came_ > 0) throw_failure(Kind::usage, "begin() before finish(): gradients of step {} are under way", step_.step);
+  if (open_ && stage() >= 2 && !syncing_) carry_all();  // the backward before this one: its gradients are agreed upon and added
   for (const auto& b : buckets_) b->attach();
   step_ = step;
-  step_.clear_grad = true;
+  step_.clear_grad = stage() == 0;  // views are added to; other gradients replace what was there
   syncing_ = sync;
-  if (!sync) return;
+  open_ = true;
+  if (!sync && stage() < 2) return;
+  if (!sync && options_.norms)
+    throw_failure(Kind::usage, "norms with accumulation in stage {}: no rank has the sum of its own gradients; turn off norms, or take stage 1",
+                  stage());
   came_ = 0;
+  carried_.clear();
+  completed_.clear();
   arrived_.assign(parameters_.size(), false);
   for (std::size_t b = 0; b < buckets_.size(); ++b) left_[b] = buckets_[b]->members().size();
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     std::vector<sync::Bucket*> mine;
     for (std::size_t b = l; b < buckets_.size(); b += lanes_.size()) mine.push_back(buckets_[b].get());
-    lanes_[l]->expect(std::move(mine), step_);
+    lanes_[l]->expect(std::move(mine), {step_, sync});
   }
 }
 
 void Engine::arrived(std::size_t parameter) {
   touched_[parameter] = true;
-  if (!syncing_) return;
-  if (came_ == 0 && on_first_) on_first_();
-  if (arrived_[parameter])  // a lane may have carried the first one already
+  const bool carries = syncing_ || (open_ && stage() >= 2);
+  if (syncing_ && came_ == 0 && on_first_) on_first_();
+  if (carries && arrived_[parameter])  // a lane may have carried the first one already
     throw_failure(Kind::usage,
                   "{} got a second gradient in step {}: one backward per begin(), with sync off for all but the last of a step; "
                   "after a backward that failed half-way, start from a new engine",
                   parameters_[parameter].name, step_.step);
+  const std::size_t b = bucket_of_[parameter];
+  if (stage() > 0) {
+    if (stage() >= 2) make_room(*buckets_[b]);
+    buckets_[b]->take(place_in_[parameter]);
+  }
+  if (!carries) return;
   arrived_[parameter] = true;
   ++came_;
-  if (!ordered_) order_.push_back(parameter);
-  const std::size_t b = bucket_of_[parameter];
-  if (--left_[b] == 0 && !lanes_.empty()) lanes_[b % lanes_.size()]->ready(buckets_[b].get());
+  if (!ordered_ && syncing_) order_.push_back(parameter);
+  if (--left_[b] > 0) return;
+  completed_.push_back(b);
+  if (!lanes_.empty()) lanes_[b % lanes_.size()]->ready(buckets_[b].get());
+  if (carries_in_hooks()) carry_ready(buckets_.size());
+}
+
+// A bucket that starts to fill waits while as many are on their way as lanes can carry, unless they wait for gradients themselves.
+void Engine::make_room(const sync::Bucket& bucket) {
+  if (bucket.in_flight()) return;
+  const auto room = [&] { return pool_->lent() <= lanes_.size(); };
+  for (const auto& lane : lanes_) lane->await_room(room);
+}
+
+// In plan order, as far as they are complete: every rank carries the same bucket next.
+void Engine::carry_ready(std::size_t up_to) {
+  while (carried_.size() < up_to && left_[carried_.size()] == 0)
+    carried_.push_back(carry(*buckets_[carried_.size()], crew(), {&comm_, {}}, {step_, syncing_}));
 }
 
 Verdict Engine::finish(std::span<const double> sums) {
   if (!syncing_) throw_failure(Kind::usage, "finish() without begin(): the gradients of this step were not waited for");
-  syncing_ = false;
   const auto reports = carry_all();
+  syncing_ = open_ = false;
   Verdict verdict = vote(sums, reports);
   const auto start = Clock::now();
   const auto missing = find_missing(verdict.sums.back());
@@ -66,27 +95,17 @@ Verdict Engine::finish(std::span<const double> sums) {
 }
 
 std::vector<Report> Engine::carry_all() {
-  std::vector<Report> reports;
   if (lanes_.empty()) {
-    const Crew crew{*strategy_, rule_.get(), options_.early_update, options_.norms};
-    for (const auto& b : buckets_) reports.push_back(carry(*b, crew, {&comm_, {}}, step_));
-    return reports;
+    left_.assign(buckets_.size(), 0);  // some parameters got no gradient in this step
+    carry_ready(buckets_.size());
+    return std::exchange(carried_, {});
   }
+  std::vector<Report> reports;
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    if (left_[b] > 0) lanes_[b % lanes_.size()]->ready(buckets_[b].get());  // some parameters got no gradient in this step
+    if (left_[b] > 0) lanes_[b % lanes_.size()]->ready(buckets_[b].get());
   for (const auto& lane : lanes_)
     for (auto& report : lane->await()) reports.push_back(std::move(report));
   return reports;
-}
-
-// In the model's order, so that no bucket plan changes the bits of the sum.
-double Engine::add_up(const std::vector<Report>& reports, std::vector<double> Report::*squared) const {
-  std::vector<double> of(parameters_.size(), 0);
-  for (const Report& r : reports)
-    for (std::size_t i = 0; i < (r.*squared).size(); ++i) of[r.bucket->members()[i].order] = (r.*squared)[i];
-  double sum = 0;
-  for (const double each : of) sum += each;
-  return sum;
 }
 
 // 3 One tiny all-reduce: all finite? whose gradients are missing? everyone alive? The same answer on every rank.
@@ -94,23 +113,32 @@ Verdict Engine::vote(std::span<const double> sums, const std::vector<Report>& re
   const Span span{"vote"};
   Verdict verdict;
   bool finite = true;
+  optim::ExactSum before, after;
   for (const Report& r : reports) {
     verdict.seconds.agree += r.seconds.agree;
     verdict.seconds.wait += r.seconds.wait;
     finite = finite && (r.finite || options_.early_update);
+    before.add(r.before);
+    after.add(r.after);
   }
-  verdict.squared_after = add_up(reports, &Report::after);
-  if (options_.clip_norm > 0) finite = finite && std::isfinite(verdict.squared_after);  // doubles beyond 1e154: no norm to clip by
   std::vector<double> ballot(sums.begin(), sums.end());
   const auto lacking = static_cast<double>(std::count(touched_.begin(), touched_.end(), false));
-  ballot.insert(ballot.end(), {finite ? 0.0 : 1.0, add_up(reports, &Report::before), lacking});
+  ballot.insert(ballot.end(), {finite ? 0.0 : 1.0, before.value(), lacking});
+  const std::size_t words = ballot.size();
+  if (stage() > 0) {  // each rank measured what it owns
+    ballot.resize(words + optim::ExactSum::kWords);
+    after.write(std::span(ballot).subspan(words));
+  }
   comm_.all_reduce(collective::piece(std::span(ballot)), collective::Op::sum, {.name = "the step's vote"});
+  verdict.squared_after = (stage() > 0 ? optim::ExactSum::read(std::span(ballot).subspan(words)) : after).value();
   verdict.committed = ballot[sums.size()] == 0;
+  if (options_.clip_norm > 0)  // doubles beyond 1e154: no norm to clip by
+    verdict.committed = verdict.committed && std::isfinite(verdict.squared_after);
   verdict.squared_before = ballot[sums.size() + 1] / comm_.size();
   if (options_.clip_norm > 0 && verdict.committed)  // of the gradient as the rule sees it
     verdict.clip = optim::clip_coefficient(verdict.squared_after * step_.grad_scale * step_.grad_scale, options_.clip_norm);
   verdict.sums.assign(ballot.begin(), ballot.begin() + static_cast<std::ptrdiff_t>(sums.size()));
-  verdict.sums.push_back(ballot.back());
+  verdict.sums.push_back(ballot[words - 1]);
   return verdict;
 }
 
@@ -134,12 +162,25 @@ void Engine::settle_all(const Verdict& verdict, const std::vector<bool>& missing
 // After the first step buckets follow the order in which gradients really arrived: rank 0's, so that all ranks agree.
 void Engine::reorder() {
   ordered_ = true;
+  if (stage() > 0) return reorder_buckets();
   if (lanes_.empty()) return;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (!arrived_[i]) order_.push_back(i);  // these may keep others waiting: to the end
   std::vector<std::int64_t> order(order_.begin(), order_.end());
   comm_.broadcast(collective::piece(std::span(order)), Rank{0}, {.name = "order of gradients"});
   make_buckets({order.begin(), order.end()});
+}
+
+// What is sharded stays where it is: the buckets are kept, and taken in another order.
+void Engine::reorder_buckets() {
+  std::vector<std::int64_t> order(completed_.begin(), completed_.end());
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    if (std::find(completed_.begin(), completed_.end(), b) == completed_.end()) order.push_back(static_cast<std::int64_t>(b));
+  comm_.broadcast(collective::piece(std::span(order)), Rank{0}, {.name = "order of buckets"});
+  std::vector<std::unique_ptr<sync::Bucket>> sorted;
+  for (const auto b : order) sorted.push_back(std::move(buckets_[static_cast<std::size_t>(b)]));
+  buckets_ = std::move(sorted);
+  index_buckets();
 }
 
 }  // namespace cohort::engine

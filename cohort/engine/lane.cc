@@ -13,32 +13,37 @@ namespace {
 
 double since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
 
-// Squared norms tensor by tensor, so that whoever adds them up in the model's order has the same bits for every bucket plan.
-bool measure(const sync::Bucket& bucket, std::vector<double>& squared) {
-  bool finite = true;
+// This rank's gradients of all members, or the agreed ones that it owns.
+bool measure(const sync::Bucket& bucket, bool owned, optim::ExactSum& squared) {
+  optim::Measure found;
+  const auto* const all = static_cast<const std::byte*>(bucket.gradients().data);
   for (const auto& m : bucket.members()) {
-    const auto found = optim::measure(bucket.gradient(m), m.count, bucket.real());
-    squared.push_back(found.squared);
-    finite = finite && found.finite;
+    if (owned) {
+      optim::measure(bucket.gradient(m), bucket.owned(m).count, bucket.real(), found);
+    } else {
+      optim::measure(all + m.first * optim::size_of(bucket.real()), m.count, bucket.real(), found);
+    }
   }
-  return finite;
+  squared = found.squared;
+  return found.finite;
 }
 
 }  // namespace
 
 // The last gradient of the bucket has arrived; buckets go in plan order.
-Report carry(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, const optim::StepInfo& step) {
+Report carry(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, const Sweep& sweep) {
   const Span span{"carry", bucket.name(), bucket.bytes()};
   Report report{.bucket = &bucket};
   const auto start = Clock::now();
   const double waited = collective::waited().count();
-  bucket.gather();                                          // 1 nothing to copy where gradients are views into the bucket
-  if (crew.measure_before) measure(bucket, report.before);  // the noise of a single rank's gradient, for whoever adapts to it
-  crew.strategy.agree(bucket, wire);                        // 2 over the bucket's own wire
+  bucket.gather();  // 1 nothing to copy where gradients are views into the bucket, or came as they arrived
+  if (crew.measure_before) measure(bucket, false, report.before);  // the noise of a single rank's gradient, for whoever adapts to it
+  crew.strategy.agree(bucket, wire);                               // 2 over the bucket's own wire
   report.seconds.wait = collective::waited().count() - waited;
   report.seconds.agree = since(start);
-  if (!crew.early_update || crew.measure_before) report.finite = measure(bucket, report.after);  // for the vote, while memory is hot
-  if (crew.early_update) settle(bucket, crew, wire, step);  // fused: memory is hot, and the step can no longer be called off
+  if (!sweep.last) return report;
+  if (!crew.early_update || crew.measure_before) report.finite = measure(bucket, true, report.after);  // for the vote, while memory is hot
+  if (crew.early_update) settle(bucket, crew, wire, sweep.step);  // fused: memory is hot, and the step can no longer be called off
   return report;
 }
 
@@ -49,6 +54,7 @@ void settle(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, cons
   std::vector<void*> state;
   for (const auto& m : bucket.members())
     if (missing.empty() || !missing[m.order]) crew.rule->update(bucket.slice(m, state), step);  // 4 only what this rank owns
+  bucket.settled();
   crew.strategy.publish(bucket, wire);                                                          // 5 fresh parameters reach their readers
 }
 
@@ -68,12 +74,12 @@ Lane::~Lane() {
   thread_.join();
 }
 
-void Lane::expect(std::vector<sync::Bucket*> buckets, const optim::StepInfo& step) {
+void Lane::expect(std::vector<sync::Bucket*> buckets, const Sweep& sweep) {
   const std::lock_guard lock(mutex_);
   buckets_ = std::move(buckets);
   ready_.assign(buckets_.size(), false);
   reports_.clear();
-  step_ = step;
+  sweep_ = sweep;
   next_ = 0;
 }
 
@@ -94,6 +100,11 @@ std::vector<Report> Lane::await() {
   return std::move(reports_);
 }
 
+void Lane::await_room(const std::function<bool()>& room) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return failure_ || next_ == buckets_.size() || !ready_[next_] || room(); });
+}
+
 void Lane::run() {
   Trace::name_thread(fmt::format("lane {}", index_));
   std::unique_lock lock(mutex_);
@@ -101,13 +112,13 @@ void Lane::run() {
     changed_.wait(lock, [&] { return stop_ || (!failure_ && next_ < buckets_.size() && ready_[next_]); });
     if (stop_) return;
     sync::Bucket& bucket = *buckets_[next_];
-    const optim::StepInfo step = step_;
+    const Sweep sweep = sweep_;
     carrying_ = true;
     lock.unlock();
     Report report;
     std::exception_ptr failure;
     try {
-      report = carry(bucket, crew_, {comm_.get(), {}}, step);
+      report = carry(bucket, crew_, {comm_.get(), {}}, sweep);
     } catch (...) {
       failure = std::current_exception();
     }

@@ -6,11 +6,13 @@
 #pragma once
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "cohort/optim/exact_sum.h"
 #include "cohort/optim/optimizer.h"
 #include "cohort/sync/strategy.h"
 
@@ -28,16 +30,22 @@ struct Crew {
   bool measure_before = false;
 };
 
+// What one sweep over the buckets is about.
+struct Sweep {
+  optim::StepInfo step{};
+  bool last = true;  // of an accumulated step; before it gradients are agreed upon and added, no more
+};
+
 // What a bucket's carrying found out.
 struct Report {
   const sync::Bucket* bucket = nullptr;
-  std::vector<double> before;  // squared norms of this rank's own gradients, member by member, when asked for
-  std::vector<double> after;   // of the agreed ones
-  bool finite = true;          // all of the agreed ones
+  optim::ExactSum before;  // squared norm of this rank's own gradients, when asked for
+  optim::ExactSum after;   // of the agreed ones that this rank owns
+  bool finite = true;      // all of those
   Seconds3 seconds;
 };
 
-Report carry(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, const optim::StepInfo& step);
+Report carry(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, const Sweep& sweep);
 // missing: by a parameter's order; true: no rank had a gradient for it, and it stays as it is. Empty: none is missing.
 void settle(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, const optim::StepInfo& step,
             const std::vector<bool>& missing = {});
@@ -49,9 +57,11 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  void expect(std::vector<sync::Bucket*> buckets, const optim::StepInfo& step);  // this step's, in plan order
-  void ready(const sync::Bucket* bucket);                                        // its last gradient has arrived
-  std::vector<Report> await();                                                   // until all are carried
+  void expect(std::vector<sync::Bucket*> buckets, const Sweep& sweep);  // in plan order
+  void ready(const sync::Bucket* bucket);                               // its last gradient has arrived
+  std::vector<Report> await();                                          // until all are carried
+  // Until there is room, looked at whenever a bucket was carried, or the lane has nothing to do until more gradients arrive.
+  void await_room(const std::function<bool()>& room);
 
  private:
   void run();
@@ -64,7 +74,7 @@ class Lane {
   std::vector<sync::Bucket*> buckets_;  // guarded by mutex_, as all below
   std::vector<bool> ready_;
   std::vector<Report> reports_;
-  optim::StepInfo step_;
+  Sweep sweep_;
   std::size_t next_ = 0;
   bool carrying_ = false, stop_ = false;
   std::exception_ptr failure_;

@@ -71,26 +71,34 @@ bool finite_block(const T* data, std::size_t count) {
 }
 
 template <class T>
-Measure add_blocks(const T* data, std::size_t count, Measure sum) {
+void add_blocks(const T* data, std::size_t count, Measure& sum) {
   const Isa isa = current_isa();
   for (std::size_t at = 0; at < count; at += kMeasureBlock) {
     const std::size_t n = std::min(kMeasureBlock, count - at);
     const double squared = block_sum(isa, data + at, n);
-    sum.squared += squared;
+    sum.squared.add(squared);
     // Squares do not cancel, so a finite sum proves finite elements. Squares of f64 may overflow by themselves: look again.
     if (!std::isfinite(squared)) sum.finite = sum.finite && finite_block(data + at, n);
   }
-  return sum;
 }
 
 }  // namespace
 
-Measure measure(const void* data, std::size_t count, Real dtype, Measure before) {
-  if (dtype == Real::f32) return add_blocks(static_cast<const float*>(data), count, before);
-  return add_blocks(static_cast<const double*>(data), count, before);
+void measure(const void* data, std::size_t count, Real dtype, Measure& sum) {
+  dtype == Real::f32 ? add_blocks(static_cast<const float*>(data), count, sum) : add_blocks(static_cast<const double*>(data), count, sum);
 }
-double squared_norm(const void* data, std::size_t count, Real dtype) { return measure(data, count, dtype).squared; }
-bool all_finite(const void* data, std::size_t count, Real dtype) { return measure(data, count, dtype).finite; }
+
+double squared_norm(const void* data, std::size_t count, Real dtype) {
+  Measure found;
+  measure(data, count, dtype, found);
+  return found.squared.value();
+}
+
+bool all_finite(const void* data, std::size_t count, Real dtype) {
+  Measure found;
+  measure(data, count, dtype, found);
+  return found.finite;
+}
 
 double clip_coefficient(double squared, double limit) {
   if (!(limit > 0))

@@ -1,10 +1,14 @@
 #include "cohort/sync/bucket.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "cohort/base/bytes.h"
 #include "cohort/base/pages.h"
@@ -56,32 +60,76 @@ std::size_t lay_out(std::vector<Member>& members, at::ScalarType type) {
   return next;
 }
 
-Bucket::Bucket(int index, std::vector<Member> members, collective::Communicator& comm)
-    : index_(index), members_(std::move(members)), type_(type_of(members_)), count_(lay_out(members_, type_)) {
+Bucket::Bucket(int index, std::vector<Member> members, collective::Communicator& comm, const Sharding& sharding, Pool* pool)
+    : index_(index),
+      members_(std::move(members)),
+      type_(type_of(members_)),
+      count_(lay_out(members_, type_)),
+      sharding_(sharding),
+      pool_(pool),
+      owned_{0, count_} {
   name_ = members_.size() == 1 ? fmt::format("bucket {} ({})", index, members_[0].name)
                                : fmt::format("bucket {} ({} .. {})", index, members_.front().name, members_.back().name);
-  grads_ = comm.allocate(bytes());
-  attach();
+  if (!pooled()) grads_ = {comm.allocate(bytes()), 0, {MemoryClass::gradients, bytes()}};
+  if (sharding_.stage == 0) {
+    attach();
+    return;
+  }
+  std::vector<Range> tensors;
+  for (const Member& m : members_) tensors.push_back({m.first, m.count});
+  const auto edges = cut(tensors, count_, sharding_.ranks);
+  for (std::size_t r = 0; r + 1 < edges.size(); ++r) counts_.push_back(edges[r + 1] - edges[r]);
+  const auto me = static_cast<std::size_t>(sharding_.me);
+  owned_ = {edges[me], counts_[me]};
+  const std::size_t own_bytes = owned_.count * c10::elementSize(type_);
+  if (pooled()) sums_ = {pages_for(own_bytes, 0), owned_.first, {MemoryClass::gradients, own_bytes}};
+  came_.assign(members_.size(), false);
 }
 
 std::size_t Bucket::bytes() const { return count_ * c10::elementSize(type_); }
-collective::Piece Bucket::gradients() const { return {grads_.data(), count_, nn::dtype_of(type_), collective::Device::cpu}; }
-std::byte* Bucket::gradient(const Member& m) const { return static_cast<std::byte*>(grads_.data()) + m.first * c10::elementSize(type_); }
+
+Range Bucket::owned(const Member& m) const {
+  const Range both = owned_.overlap({m.first, m.count});
+  return {both.count > 0 ? both.first - m.first : 0, both.count};
+}
+
+std::size_t Bucket::first_owned(const Member& m) const {
+  const Range both = owned_.overlap({m.first, m.count});
+  return both.count > 0 ? both.first : owned_.first;
+}
+
+std::byte* Bucket::at(const Flat& flat, std::size_t element) const {
+  return static_cast<std::byte*>(flat.region.data()) + (element - flat.origin) * c10::elementSize(type_);
+}
+
+collective::Piece Bucket::piece(const Flat& flat, const Range& range) const {
+  return {at(flat, range.first), range.count, nn::dtype_of(type_), collective::Device::cpu};
+}
 
 // A storage of its own, not a view in autograd's sense: libtorch's zero_grad() detaches gradients in place, which views refuse.
-at::Tensor Bucket::view(const collective::Region& region, const Member& m) const {
-  const std::size_t each = c10::elementSize(type_);
-  std::byte* const data = static_cast<std::byte*>(region.data()) + m.first * each;
-  return nn::tensor(collective::Region{std::make_shared<collective::Region>(region), data, m.count * each}, m.param.sizes(), type_);
+at::Tensor Bucket::view(const Flat& flat, std::size_t first, at::IntArrayRef sizes) const {
+  std::size_t count = 1;
+  for (const auto size : sizes) count *= static_cast<std::size_t>(size);
+  const collective::Region part{std::make_shared<collective::Region>(flat.region), at(flat, first), count * c10::elementSize(type_)};
+  return nn::tensor(part, sizes, type_);
+}
+
+// --- gradients
+
+collective::Piece Bucket::gradients() const { return piece(grads_, {0, count_}); }
+
+std::byte* Bucket::gradient(const Member& m) const {
+  return sharding_.stage == 0 ? at(grads_, m.first) : at(pooled() ? sums_ : grads_, first_owned(m));
 }
 
 void Bucket::attach() {
+  if (sharding_.stage > 0) return;
   const at::NoGradGuard no_grad;  // a lane's thread starts with it on, and a gradient made with create_graph has a history
   for (const Member& m : members_) {
     const at::Tensor now = m.param.grad();
     const bool dense = now.defined() && now.layout() == at::kStrided;
     if (dense && now.data_ptr() == gradient(m) && now.is_contiguous()) continue;
-    const at::Tensor place = view(grads_, m);
+    const at::Tensor place = view(grads_, m.first, m.param.sizes());
     if (now.defined()) {
       place.copy_(dense ? now : now.to_dense());
     } else {
@@ -91,46 +139,126 @@ void Bucket::attach() {
   }
 }
 
-void Bucket::clear() { std::memset(grads_.data(), 0, bytes()); }
+void Bucket::need_place() {
+  if (pooled() && grads_.region.data() == nullptr) grads_.region = pool_->lend(bytes());
+}
+
+void Bucket::take(std::size_t member) {
+  const Member& m = members_[member];
+  const at::Tensor grad = m.param.grad();
+  if (!grad.defined()) return;
+  const at::NoGradGuard no_grad;
+  need_place();
+  at::Tensor place = view(grads_, m.first, m.param.sizes());
+  const at::Tensor dense = grad.layout() == at::kStrided ? grad : grad.to_dense();
+  if (came_[member]) {
+    place.add_(dense);
+  } else {
+    at::add_out(place, dense, at::zeros({}, dense.options()));  // as adding to a view of zeros would, -0 and all; one pass
+  }
+  came_[member] = true;
+  m.param.mutable_grad().reset();
+}
+
+void Bucket::gather() {
+  if (sharding_.stage == 0) return attach();
+  need_place();
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    take(i);  // a gradient that no backward made
+    const Member& m = members_[i];
+    if (!came_[i]) std::memset(at(grads_, m.first), 0, m.count * c10::elementSize(type_));
+  }
+}
+
+collective::Piece Bucket::landing() const { return piece(pooled() && !summed_ ? sums_ : grads_, owned_); }
+
+void Bucket::agreed() {
+  came_.assign(members_.size(), false);
+  if (!pooled()) return;
+  if (summed_) {
+    const auto count = static_cast<std::int64_t>(owned_.count);
+    view(sums_, owned_.first, {count}).add_(view(grads_, owned_.first, {count}));
+  }
+  summed_ = true;
+  pool_->give_back(std::exchange(grads_.region, {}));
+}
+
+void Bucket::clear() {
+  if (sharding_.stage == 0) return void(std::memset(grads_.region.data(), 0, bytes()));
+  came_.assign(members_.size(), false);
+  summed_ = false;
+  if (pooled() && grads_.region.data() != nullptr) pool_->give_back(std::exchange(grads_.region, {}));
+}
 
 void Bucket::rebase(const collective::Region& fresh) {
   if (fresh.bytes() < bytes()) throw_failure(Kind::usage, "{}: {} bytes do not fit into a region of {}", name_, bytes(), fresh.bytes());
+  if (pooled()) throw_failure(Kind::usage, "{}: in stage {} gradients have no memory of their own to move", name_, sharding_.stage);
   attach();
-  if (fresh.data() == grads_.data()) return;
-  std::memcpy(fresh.data(), grads_.data(), bytes());
-  grads_ = fresh;
-  for (const Member& m : members_) m.param.mutable_grad() = view(grads_, m);
+  if (fresh.data() == grads_.region.data()) return;
+  std::memcpy(fresh.data(), grads_.region.data(), bytes());
+  grads_.region = fresh;
+  if (sharding_.stage > 0) return;
+  for (const Member& m : members_) m.param.mutable_grad() = view(grads_, m.first, m.param.sizes());
 }
 
-void Bucket::own_parameters(const optim::Optimizer& rule) {
+// --- parameters and state
+
+void Bucket::own_parameters(const optim::Optimizer& rule, collective::Communicator& comm) {
   const at::NoGradGuard no_grad;
-  params_ = pages_for(bytes(), 1);
-  for (Member& m : members_) {
-    const at::Tensor place = view(params_, m);
-    place.copy_(m.param.detach());
-    m.param.set_data(place);
-    m.param.mutable_grad() = view(grads_, m);
-  }
+  const std::size_t own_bytes = owned_.count * c10::elementSize(type_);
+  const std::size_t held = sharding_.stage >= 3 ? own_bytes : bytes();
+  // Where peers gather them they lie in the communicator's memory, else in pages of this process.
+  params_ = {sharding_.stage == 0 ? pages_for(held, 1) : comm.allocate(std::max(held, kAlign)), sharding_.stage >= 3 ? owned_.first : 0,
+             {MemoryClass::parameters, held}};
+  for (Member& m : members_) sharding_.stage >= 3 ? copy_owned(m) : move_in(m);
   states_.clear();
   for (std::size_t i = 0; i < rule.state_names().size(); ++i) {
-    states_.push_back(pages_for(bytes(), 2 + i));
-    for (const Member& m : members_) view(states_.back(), m).fill_(rule.initial_state(i));
+    states_.push_back({pages_for(own_bytes, 2 + i), owned_.first, {MemoryClass::optimizer, own_bytes}});
+    for (const Member& m : members_) own_state(m, i).fill_(rule.initial_state(i));
   }
 }
 
+void Bucket::move_in(Member& m) {
+  const at::Tensor place = view(params_, m.first, m.param.sizes());
+  place.copy_(m.param.detach());
+  m.param.set_data(place);
+  if (sharding_.stage == 0) m.param.mutable_grad() = view(grads_, m.first, m.param.sizes());
+}
+
+void Bucket::copy_owned(const Member& m) {
+  const Range own = owned(m);
+  const auto first = static_cast<std::int64_t>(own.first), count = static_cast<std::int64_t>(own.count);
+  own_parameter(m).copy_(m.param.detach().view(-1).narrow(0, first, count));
+}
+
+collective::Piece Bucket::all_in(const collective::Region& memory) const {
+  return {memory.data(), count_, nn::dtype_of(type_), collective::Device::cpu};
+}
+
+collective::Piece Bucket::parameters() const { return piece(params_, {0, count_}); }
+collective::Piece Bucket::owned_parameters() const { return piece(params_, owned_); }
+
 optim::Slice Bucket::slice(const Member& m, std::vector<void*>& state) const {
-  const std::size_t at = m.first * c10::elementSize(type_);
+  const std::size_t first = first_owned(m);
   state.clear();
-  for (const auto& region : states_) state.push_back(static_cast<std::byte*>(region.data()) + at);
-  return {.param = static_cast<std::byte*>(params_.data()) + at,
+  for (const auto& flat : states_) state.push_back(at(flat, first));
+  return {.param = at(params_, first),
           .grad = gradient(m),
           .state = state,
-          .count = m.count,
+          .count = owned(m).count,
           .dtype = real(),
           .lr_scale = m.group.lr_scale,
           .weight_decay = m.group.weight_decay};
 }
 
-at::Tensor Bucket::state(const Member& m, std::size_t which) const { return view(states_.at(which), m); }
+at::Tensor Bucket::state(const Member& m, std::size_t which) const { return view(states_.at(which), m.first, m.param.sizes()); }
+
+at::Tensor Bucket::own_parameter(const Member& m) const {
+  return view(params_, first_owned(m), {static_cast<std::int64_t>(owned(m).count)});
+}
+
+at::Tensor Bucket::own_state(const Member& m, std::size_t which) const {
+  return view(states_.at(which), first_owned(m), {static_cast<std::int64_t>(owned(m).count)});
+}
 
 }  // namespace cohort::sync

@@ -1,17 +1,25 @@
-// A Bucket is a run of parameters whose gradients travel together: one flat piece of the communicator's memory, every param.grad a view
-// into it. On one host peers reduce it in place: no copy in, no copy out. With own_parameters() the parameters and the optimizer's state
-// lie flat beside it, so that update and clearing are passes over contiguous memory. Tensors start on 64-byte boundaries; the elements
-// between them are zero and stay zero. Owner: Engine. Threads: one at a time; a lane while it carries the bucket, else the thread that
-// trains. Failure: Kind::usage.
+// A Bucket is a run of parameters whose gradients travel together: one flat piece of memory with a place for every tensor on a 64-byte
+// boundary; the elements between them mean nothing. With own_parameters() the parameters and the optimizer's state lie flat beside it, so
+// that an update is a pass over contiguous memory. What a rank holds of it follows the stage (ownership.h says which elements are its own):
+//   stage 0  gradients, parameters and state of all elements. Every param.grad is a view into the communicator's memory, so peers reduce
+//            it in place: no copy in, no copy out.
+//   stage 1  gradients and parameters of all, state of its own elements. A gradient is moved in when it arrives (take), while it is hot:
+//            cheaper than adding it to zeros, and param.grad is undefined afterwards.
+//   stage 2  as 1, but gradients lie in a region of the Pool while they are on their way, and only the own piece stays.
+//   stage 3  as 2, and of the parameters too only the own piece stays; all of them come and go (engine/gathering.h).
+// Owner: Engine. Threads: one at a time; a lane while it carries the bucket, else the thread that trains. Failure: Kind::usage.
 #pragma once
 #include <ATen/core/Tensor.h>
 
 #include <string>
 #include <vector>
 
+#include "cohort/base/ledger.h"
 #include "cohort/collective/communicator.h"
 #include "cohort/optim/groups.h"
 #include "cohort/optim/optimizer.h"
+#include "cohort/sync/ownership.h"
+#include "cohort/sync/pool.h"
 
 namespace cohort::sync {
 
@@ -28,38 +36,76 @@ std::size_t lay_out(std::vector<Member>& members, at::ScalarType type);
 
 class Bucket {
  public:
-  Bucket(int index, std::vector<Member> members, collective::Communicator& comm);
+  // pool: from stage 2 on, borrowed for the bucket's life.
+  Bucket(int index, std::vector<Member> members, collective::Communicator& comm, const Sharding& sharding = {}, Pool* pool = nullptr);
 
   int index() const { return index_; }
   const std::string& name() const { return name_; }  // "bucket 2 (fc1.weight .. conv1.bias)": what errors and traces show
   const std::vector<Member>& members() const { return members_; }
   at::ScalarType type() const { return type_; }
   optim::Real real() const { return type_ == at::kDouble ? optim::Real::f64 : optim::Real::f32; }
-  std::size_t bytes() const;
-  collective::Piece gradients() const;         // all of them, flat
-  std::byte* gradient(const Member& m) const;  // the first byte of one
+  std::size_t bytes() const;  // of all elements, once
 
-  void attach();  // every param.grad is its view, again: zero_grad() may have dropped it; a gradient that lies elsewhere is copied in
-  void gather() { attach(); }
+  // --- whose
+  const Sharding& sharding() const { return sharding_; }
+  const std::vector<std::size_t>& counts() const { return counts_; }  // elements of each rank's piece; empty in stage 0
+  Range owned() const { return owned_; }                              // this rank's piece of the flat memory; stage 0: all of it
+  Range owned(const Member& m) const;                                 // of one tensor, counted from its own first element
+
+  // --- gradients
+  collective::Piece gradients() const;         // all of them, flat
+  std::byte* gradient(const Member& m) const;  // the first byte of one; of its owned elements after agreed()
+  void attach();  // stage 0: every param.grad is its view, again: zero_grad() may have dropped it; one that lies elsewhere is copied in
+  void take(std::size_t member);  // from stage 1 on: param.grad moves in, added to what came since the last agreement
+  void gather();                  // before they are agreed upon: all are in place, those that did not come are zero
+  collective::Piece landing() const;  // from stage 1 on: where the agreed gradients of this rank's piece go ..
+  void agreed();                      // .. and they are there
+  bool in_flight() const { return grads_.region.data() != nullptr; }  // it has a place for gradients that arrive
   void clear();                                  // gradients to zero
+  void settled() { summed_ = false; }            // they went into an update, which left zeros behind or needs none
   void rebase(const collective::Region& fresh);  // gradients move into other memory of at least bytes(); nothing else changes
 
-  // Parameters and one run per name of the rule's state move into flat memory of this process.
-  void own_parameters(const optim::Optimizer& rule);
-  bool owns_parameters() const { return params_.data() != nullptr; }
-  optim::Slice slice(const Member& m, std::vector<void*>& state) const;  // state: keeps the pointers the slice borrows
-  at::Tensor state(const Member& m, std::size_t which) const;            // of the shape of its parameter
+  // --- parameters and one run per name of the rule's state
+  void own_parameters(const optim::Optimizer& rule, collective::Communicator& comm);
+  bool owns_parameters() const { return params_.region.data() != nullptr; }
+  collective::Piece parameters() const;        // all of them, flat; up to stage 2
+  collective::Piece owned_parameters() const;  // this rank's piece
+  collective::Piece all_in(const collective::Region& memory) const;  // all of them, gathered there
+  optim::Slice slice(const Member& m, std::vector<void*>& state) const;  // owned elements; state: keeps the pointers the slice borrows
+  at::Tensor state(const Member& m, std::size_t which) const;            // stage 0: of the shape of its parameter
+  at::Tensor own_parameter(const Member& m) const;                       // owned elements, flat
+  at::Tensor own_state(const Member& m, std::size_t which) const;        // the same elements
 
  private:
-  at::Tensor view(const collective::Region& region, const Member& m) const;
+  struct Flat {
+    collective::Region region;
+    std::size_t origin = 0;  // which element of the flat memory its first one is
+    Ledger::Entry entry{};
+  };
+  std::byte* at(const Flat& flat, std::size_t element) const;
+  at::Tensor view(const Flat& flat, std::size_t first, at::IntArrayRef sizes) const;
+  collective::Piece piece(const Flat& flat, const Range& range) const;
+  void need_place();
+  void move_in(Member& m);
+  void copy_owned(const Member& m);
+  std::size_t first_owned(const Member& m) const;  // in the flat memory
+  bool pooled() const { return sharding_.stage >= 2; }
 
   const int index_;
   std::vector<Member> members_;
   const at::ScalarType type_;
   const std::size_t count_;  // elements, with the gaps
+  const Sharding sharding_;
+  Pool* const pool_;
+  std::vector<std::size_t> counts_;
+  Range owned_;
   std::string name_;
-  collective::Region grads_, params_;
-  std::vector<collective::Region> states_;
+  Flat grads_;                  // all elements; from stage 2 on lent by the pool, between the first arrival and the agreement
+  Flat sums_;                   // from stage 2 on: agreed gradients of the own piece
+  Flat params_;                 // all elements; stage 3: the own piece
+  std::vector<Flat> states_;    // the own piece
+  std::vector<bool> came_;      // by member: its gradient lies in grads_
+  bool summed_ = false;         // sums_ holds an agreed gradient of this step already
 };
 
 }  // namespace cohort::sync

@@ -93,7 +93,7 @@ TEST(Bucket, OwnedParametersKeepIdentityAndValuesAndOutliveIt) {
       Bucket bucket(0, {{.name = "w", .param = w}}, comm);
       EXPECT_FALSE(bucket.owns_parameters());
       const auto rule = optim::make("adagrad(initial_accumulator_value=0.5)");
-      bucket.own_parameters(*rule);
+      bucket.own_parameters(*rule, comm);
       std::vector<void*> state;
       const auto slice = bucket.slice(bucket.members()[0], state);
       EXPECT_EQ(slice.param, w.data_ptr());

@@ -1,6 +1,7 @@
 #include "cohort/sync/strategy.h"
 
 #include "cohort/base/spec.h"
+#include "cohort/sync/zero.h"
 
 namespace cohort::sync {
 namespace {
@@ -27,7 +28,9 @@ std::unique_ptr<Strategy> all_reduce(collective::Op op) {
   return std::make_unique<AllReduce>(op);
 }
 
-std::unique_ptr<Strategy> make(std::string_view spec) {
+namespace {
+
+const SpecSchema& all_reduce_schema() {
   static const SpecSchema schema{"all_reduce",
                                  "every rank reduces every gradient and makes the same update",
                                  {{.name = "op",
@@ -35,9 +38,16 @@ std::unique_ptr<Strategy> make(std::string_view spec) {
                                    .doc = "how gradients are combined",
                                    .preset = "average",
                                    .words = {"average", "sum"}}}};
+  return schema;
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make(std::string_view spec) {
   const Spec parsed = Spec::parse(spec);
-  if (parsed.name != schema.name()) throw_failure(Kind::usage, "no strategy is called '{}'; there is: {}", parsed.name, schema.name());
-  return all_reduce(*collective::op_named(schema.read(parsed).word("op")));
+  if (parsed.name == "all_reduce") return all_reduce(*collective::op_named(all_reduce_schema().read(parsed).word("op")));
+  if (parsed.name == "zero") return make_zero(zero_schema().read(parsed));
+  throw_failure(Kind::usage, "no strategy is called '{}'; there are: all_reduce, zero", parsed.name);
 }
 
 }  // namespace cohort::sync

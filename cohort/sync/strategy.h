@@ -1,6 +1,6 @@
 // How ranks agree on a bucket. Straight-line code: agree() when the last gradient of the bucket has arrived, publish() after the update.
 // Owner: Engine. Threads: agree and publish of different buckets may run on different lanes at once, each with its lane's communicator.
-// Failure: as the communicator's. To add one: a class here, a row in strategy.cc, a test.
+// Failure: as the communicator's. To add one: a class and its schema in a file here, a row in strategy.cc, a test.
 #pragma once
 #include <memory>
 #include <string_view>
@@ -18,7 +18,8 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual std::string_view name() const = 0;
-  virtual bool averages() const = 0;  // the agreed gradient is the mean over the ranks; false: their sum
+  virtual bool averages() const = 0;         // the agreed gradient is the mean over the ranks; false: their sum
+  virtual int stage() const { return 0; }    // of sharding (bucket.h)
   virtual void agree(Bucket& bucket, const Wire& wire) = 0;
   virtual void publish(Bucket& bucket, const Wire& wire) = 0;  // fresh parameters reach their readers
 };
@@ -26,7 +27,7 @@ class Strategy {
 // Every rank ends with the same gradients: the sum over the ranks, or their average.
 std::unique_ptr<Strategy> all_reduce(collective::Op op);
 
-// "all_reduce", "all_reduce(op=sum)". Kind::usage with the known names.
+// "all_reduce", "all_reduce(op=sum)", "zero(stage=2)". Kind::usage with the known names.
 std::unique_ptr<Strategy> make(std::string_view spec);
 
 }  // namespace cohort::sync

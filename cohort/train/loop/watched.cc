@@ -85,6 +85,7 @@ class Watched final : public Communicator {
     return wrapped(inner_.subset(ranks, call));
   }
   void abort(const Error& error) noexcept override { inner_.abort(error); }
+  collective::Moved moved(collective::Verb verb) const override { return inner_.moved(verb); }
   std::string explain(Piece data, Op op) const override { return inner_.explain(data, op); }
 
  private:

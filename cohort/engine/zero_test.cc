@@ -1,0 +1,266 @@
+// Sharding changes where things lie, never a bit of what is learned.
+#include "cohort/engine/testing.h"
+
+namespace cohort::engine {
+namespace {
+
+using testing::HasSubstr;
+
+// A model of several tensors, an optimizer with state, clipping and norms on: whatever could depend on order does.
+Lesson busy(std::size_t ranks) {
+  Lesson lesson{.model = "gpt(vocab=11, context=5, d=16, heads=2, layers=1)", .rule = "adamw(lr=0.01)", .steps = 3};
+  lesson.rows = std::vector<std::int64_t>(ranks, 2);
+  lesson.rows[ranks / 2] = 3;
+  lesson.weight_decay = 0.1;
+  lesson.options.clip_norm = 0.5;
+  lesson.options.norms = true;
+  return lesson;
+}
+
+Lesson at_stage(Lesson lesson, int stage, int lanes = 0, std::size_t bucket = 25_MiB) {
+  if (stage > 0) lesson.options.strategy = fmt::format("zero(stage={}, op=sum)", stage);
+  lesson.options.lanes = lanes;
+  lesson.options.bucket = ByteSize{bucket};
+  lesson.options.first_bucket = ByteSize{300};
+  return lesson;
+}
+
+class Stage : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Of, Stage, testing::Values(1, 2), [](const auto& given) { return std::to_string(given.param); });
+
+TEST_P(Stage, HasTheBitsOfStageZeroForEveryBucketSizeAndNumberOfLanes) {
+  const Lesson lesson = busy(3);
+  const auto reference = learn(lesson);
+  EXPECT_LT(reference[0].verdicts[0].clip, 1) << "clipping must happen, or it is not tested";
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{700}, std::size_t{4096}, std::size_t{0}})
+    for (const int lanes : {0, 1, 2})
+      expect_same_bits(learn(at_stage(lesson, GetParam(), lanes, bytes)), reference, fmt::format("{} bytes, {} lanes:", bytes, lanes));
+}
+
+TEST_P(Stage, HasTheBitsOfStageZeroForEveryNumberOfRanks) {
+  for (const std::size_t ranks : {1, 2, 4, 5}) {
+    const auto reference = learn(busy(ranks));
+    expect_same_bits(learn(at_stage(busy(ranks), GetParam(), 1, 4096)), reference, fmt::format("{} ranks:", ranks));
+  }
+}
+
+TEST_P(Stage, HasTheBitsOfStageZeroForEveryRuleAndType) {
+  for (const char* rule : {"sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, nesterov=true)", "adam", "adamw", "adagrad(initial_accumulator_value=0.1)",
+                           "rmsprop(momentum=0.9, centered=true)"})
+    for (const auto type : {at::kFloat, at::kDouble}) {
+      Lesson lesson{.model = kTinyMlp, .type = type, .rule = rule, .steps = 3, .rows = {2, 3}};
+      lesson.weight_decay = 0.01;
+      lesson.options.clip_norm = 0.1;
+      expect_same_bits(learn(at_stage(lesson, GetParam(), 0, 256)), learn(lesson), rule);
+    }
+}
+
+TEST_P(Stage, AveragesAsAllReduceDoes) {
+  Lesson lesson{.steps = 2, .rows = {3, 3}};
+  lesson.options.strategy = "all_reduce(op=average)";
+  const auto reference = learn(lesson);
+  lesson.options.strategy = fmt::format("zero(stage={})", GetParam());
+  expect_same_bits(learn(lesson), reference);
+}
+
+TEST_P(Stage, AccumulatedStepsRepeatForEveryBucketSizeAndNumberOfLanes) {
+  Lesson lesson = busy(2);
+  lesson.options.norms = false;
+  lesson.rows = {4, 4};
+  lesson.micro = 2;
+  const auto reference = learn(GetParam() == 1 ? lesson : at_stage(lesson, 2));
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{4096}, std::size_t{0}})
+    for (const int lanes : {0, 2})
+      expect_same_bits(learn(at_stage(lesson, GetParam(), lanes, bytes)), reference, fmt::format("{} bytes, {} lanes:", bytes, lanes));
+  lesson.options.lanes = 0;
+  for (const auto& rank : learn(at_stage(lesson, GetParam()))) expect_near(rank.params, learn(lesson)[0].params, 1e-5);
+}
+
+TEST_P(Stage, EarlyUpdateEqualsThePlainStepWhenNothingGoesWrong) {
+  Lesson lesson = busy(2);
+  lesson.options.clip_norm = 0;
+  const auto plain = learn(lesson);
+  lesson.options.early_update = true;
+  for (const int lanes : {0, 2}) expect_same_bits(learn(at_stage(lesson, GetParam(), lanes, 500)), plain, fmt::format("{} lanes:", lanes));
+}
+
+TEST_P(Stage, UnevenAndEmptyBatchesEqualStageZero) {
+  for (const auto& rows : {std::vector<std::int64_t>{5, 2, 1}, {8, 0, 0}, {0, 8, 0}}) {
+    const Lesson lesson{.steps = 3, .rows = rows};
+    for (const int lanes : {0, 2}) expect_same_bits(learn(at_stage(lesson, GetParam(), lanes, 1)), learn(lesson));
+  }
+}
+
+// Of tensors smaller than a block, than a cache line, than the world.
+TEST_P(Stage, TinyAndOddTensorsAreSharedOutToo) {
+  for (const int ranks : {1, 2, 5})
+    collective::run_ranks(ranks, [&](collective::Communicator& comm) {
+      std::vector<Parameter> parameters;
+      for (const std::int64_t n : {1, 3, 17, 255, 257, 1000}) parameters.push_back({fmt::format("p{}", n), at::ones({n}).requires_grad_(true)});
+      Engine engine(comm, parameters, {.strategy = fmt::format("zero(stage={}, op=sum)", GetParam()), .bucket = ByteSize{1100}, .lanes = 1},
+                    optim::make("sgd(lr=1)"));
+      for (int step = 1; step <= 2; ++step) {
+        engine.begin({.step = step, .lr = 1});
+        at::Tensor loss = at::zeros({});
+        for (const auto& p : parameters) loss = loss + (p.tensor * at::arange(p.tensor.numel())).sum();
+        loss.backward();
+        EXPECT_TRUE(engine.finish().committed);
+      }
+      for (const auto& p : parameters)
+        EXPECT_TRUE(at::equal(p.tensor.detach(), 1 - 2.0F * static_cast<float>(ranks) * at::arange(p.tensor.numel(), at::kFloat))) << p.name;
+    });
+}
+
+TEST_P(Stage, ABadGradientOnOneRankCallsTheStepOffEverywhereAndTrainingGoesOn) {
+  for (const int lanes : {0, 2}) {
+    Lesson lesson = at_stage({.rule = "adam(lr=0.01)", .steps = 3, .rows = {3, 3, 3}}, GetParam(), lanes, 100);
+    std::vector<Named> params(3);
+    lesson.after_begin = [&](const Context& c) {
+      if (c.step != 2) return;
+      params[static_cast<std::size_t>(c.comm.rank().value)] = copies(c.model.named_parameters());
+      const at::Tensor weight = c.model.named_parameters()[2].second;
+      if (c.comm.rank() == Rank{1}) weight.mutable_grad() = at::full_like(weight, std::numeric_limits<float>::quiet_NaN());
+    };
+    lesson.after_finish = [&](const Context& c) {
+      if (c.step == 2) expect_same_bits(copies(c.model.named_parameters()), params[static_cast<std::size_t>(c.comm.rank().value)]);
+    };
+    for (const auto& rank : learn(lesson)) {
+      EXPECT_TRUE(rank.verdicts[0].committed);
+      EXPECT_FALSE(rank.verdicts[1].committed);
+      EXPECT_TRUE(rank.verdicts[2].committed);
+    }
+  }
+}
+
+TEST_P(Stage, AParameterWithoutGradientIsLeftAloneWhenNoRankHasOne) {
+  for (const int lanes : {0, 2})
+    collective::run_ranks(3, [&](collective::Communicator& comm) {
+      const at::Tensor everywhere = at::ones({600}).requires_grad_(true), somewhere = at::ones({2}).requires_grad_(true),
+                       nowhere = at::ones({300}).requires_grad_(true);
+      Engine engine(comm, {{"e", everywhere, {.weight_decay = 0.5}}, {"s", somewhere}, {"n", nowhere, {.weight_decay = 0.5}}, {"tied", everywhere}},
+                    {.strategy = fmt::format("zero(stage={})", GetParam()), .bucket = ByteSize{1}, .lanes = lanes}, optim::make("sgd(lr=1)"));
+      for (int step = 1; step <= 2; ++step) {
+        engine.begin({.step = step, .lr = 1});
+        at::Tensor loss = everywhere.sum();
+        if (comm.rank() == Rank{1}) loss = loss + 3 * somewhere.sum();
+        loss.backward();
+        engine.finish();
+      }
+      EXPECT_EQ(nowhere[299].item<float>(), 1) << "not even decayed";
+      EXPECT_EQ(somewhere[0].item<float>(), -1);
+      EXPECT_EQ(everywhere[599].item<float>(), 0.5F * (0.5F * 1 - 1) - 1);
+    });
+}
+
+TEST_P(Stage, MovesTwoThirdsOfTwiceTheParametersOverThreeRanks) {
+  for (const int lanes : {0, 1})
+    collective::run_ranks(3, [&](collective::Communicator& comm) {
+      std::vector<Parameter> parameters;
+      for (int i = 0; i < 4; ++i) parameters.push_back({fmt::format("p{}", i), at::ones({3 * 256 * 16}).requires_grad_(true)});
+      constexpr std::uint64_t kPsi = 4 * 3 * 256 * 16;
+      Engine engine(comm, parameters,
+                    {.strategy = fmt::format("zero(stage={})", GetParam()), .bucket = ByteSize{100000}, .lanes = lanes, .clip_norm = 1},
+                    optim::make("adam"));
+      const auto moved = [&](collective::Verb verb) { return comm.moved(verb).elements; };
+      const auto all_reduced = moved(collective::Verb::all_reduce);
+      for (int step = 1; step <= 3; ++step) {
+        engine.begin({.step = step, .lr = 1});
+        at::Tensor loss = at::zeros({});
+        for (const auto& p : parameters) loss = loss + p.tensor.sum();
+        loss.backward();
+        engine.finish();
+        EXPECT_EQ(moved(collective::Verb::reduce_scatter), static_cast<std::uint64_t>(step) * kPsi * 2 / 3);
+        EXPECT_EQ(moved(collective::Verb::all_gather), static_cast<std::uint64_t>(step) * kPsi * 2 / 3);
+      }
+      EXPECT_LT(moved(collective::Verb::all_reduce) - all_reduced, 3u * 120) << "votes";
+    });
+}
+
+TEST_P(Stage, HoldsWhatItsFormulaSays) {
+  constexpr std::size_t kPsi = 8 * 4096, kRanks = 4;
+  collective::run_ranks(1, [&](collective::Communicator& alone) {
+    const at::Tensor w = at::ones({kPsi}).requires_grad_(true);
+    const auto before = [](MemoryClass c) { return Ledger::process().of(c).now; };
+    const std::size_t p = before(MemoryClass::parameters), g = before(MemoryClass::gradients), o = before(MemoryClass::optimizer);
+    const sync::Sharding quarter{GetParam(), kRanks, 2};
+    sync::Pool pool(alone);
+    sync::Bucket bucket(0, {{.name = "w", .param = w}}, alone, quarter, &pool);
+    bucket.own_parameters(*optim::make("adam"), alone);
+    EXPECT_EQ(before(MemoryClass::parameters) - p, 4 * kPsi);
+    EXPECT_EQ(before(MemoryClass::gradients) - g, GetParam() == 1 ? 4 * kPsi : 4 * kPsi / kRanks);
+    EXPECT_EQ(before(MemoryClass::optimizer) - o, 8 * kPsi / kRanks);
+  });
+}
+
+TEST(Stages, TwoKeepsAsManyBucketsInFlightAsLanesCarryAndOneMore) {
+  for (const int lanes : {0, 1})
+    collective::run_ranks(2, [&](collective::Communicator& comm) {
+      std::vector<Parameter> parameters;
+      for (int i = 0; i < 12; ++i) parameters.push_back({fmt::format("p{}", i), at::ones({4096}).requires_grad_(true)});
+      Engine engine(comm, parameters, {.strategy = "zero(stage=2)", .bucket = ByteSize{4 * 4096}, .lanes = lanes}, optim::make("adam"));
+      for (int step = 1; step <= 3; ++step) {
+        engine.begin({.step = step, .lr = 1});
+        at::Tensor x = at::ones({});
+        for (const auto& p : parameters) x = (x * p.tensor).mean();  // a chain: gradients come one after the other
+        x.backward();
+        engine.finish();
+      }
+      EXPECT_LE(engine.bytes_in_flight(), static_cast<std::size_t>(lanes + 1) * 4 * 4096);
+    });
+}
+
+TEST_P(Stage, ShardsCoverEveryElementOnceAndCanBeLoadedBack) {
+  Lesson lesson = at_stage(busy(3), GetParam(), 0, 4096);
+  std::vector<std::map<std::string, at::Tensor>> whole(3);  // by rank: its shards in tensors of NaN
+  lesson.after_finish = [&](const Context& c) {
+    auto& mine = whole[static_cast<std::size_t>(c.comm.rank().value)];
+    c.engine.each_shard([&](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first, std::int64_t count,
+                            const at::Tensor& flat) {
+      at::Tensor& t = mine[p + "/" + state];
+      if (!t.defined()) t = at::full(sizes, std::numeric_limits<double>::quiet_NaN(), at::kFloat);
+      t.view(-1).narrow(0, first, count).copy_(flat);
+    });
+    if (c.step == 2) {  // scribbled over and loaded back
+      c.engine.each_shard([](const auto&, const auto&, auto, auto, auto, const at::Tensor& flat) { at::Tensor(flat).fill_(7); });
+      c.engine.each_shard([&](const std::string& p, const std::string& state, at::IntArrayRef, std::int64_t first, std::int64_t count,
+                              const at::Tensor& flat) { at::Tensor(flat).copy_(mine[p + "/" + state].view(-1).narrow(0, first, count)); });
+      c.engine.adopted();
+    }
+  };
+  Lesson reference = busy(3);
+  Named state;
+  const auto all = learn(reference);
+  const auto sharded = learn(lesson);
+  expect_same_bits(sharded[1].params, all[1].params);
+  std::size_t found = 0;
+  for (const auto& [name, t] : all[0].state) {
+    at::Tensor sum = at::zeros_like(t), holders = at::zeros_like(t);
+    for (auto& mine : whole) {
+      const auto it = mine.find(name);
+      if (it == mine.end()) continue;
+      holders += at::isnan(it->second).logical_not().to(at::kFloat);
+      sum += at::nan_to_num(it->second);
+    }
+    EXPECT_TRUE(at::equal(holders, at::ones_like(t))) << name;
+    EXPECT_TRUE(at::equal(sum, t)) << name;
+    ++found;
+  }
+  EXPECT_GT(found, 10u);
+}
+
+TEST(Stages, WhatCannotBeIsRefusedWithTheReason) {
+  collective::run_ranks(1, [](collective::Communicator& comm) {
+    const at::Tensor w = at::ones({2}).requires_grad_(true);
+    const auto why = [&](const EngineOptions& options, const char* rule) {
+      return failure_of([&] { Engine(comm, {{"w", w}}, options, rule ? optim::make(rule) : nullptr); }).what;
+    };
+    EXPECT_THAT(why({.strategy = "zero(stage=1)"}, nullptr), HasSubstr("without an optimizer"));
+    EXPECT_THAT(why({.strategy = "zero(stage=4)"}, "sgd"), HasSubstr("stage"));
+    Engine engine(comm, {{"w", w}}, {.strategy = "zero(stage=2)", .lanes = 0, .norms = true}, optim::make("adam"));
+    EXPECT_THAT(failure_of([&] { engine.each_state([](const auto&, const auto&, const auto&) {}); }).what, HasSubstr("each_shard"));
+    EXPECT_THAT(failure_of([&] { engine.begin({.step = 1, .lr = 1}, false); }).what, HasSubstr("norms"));
+  });
+}
+
+}  // namespace
+}  // namespace cohort::engine

@@ -1,0 +1,30 @@
+// Who updates what of a bucket: rank r owns the elements [edges[r], edges[r + 1]) of its flat memory. A pure function of the layout.
+// Edges are tensors' starts, or lie whole blocks of measuring (optim/measure.h) behind one: so no block is cut, squared norms have the same
+// bits however many ranks share the work, and every piece starts on a 64-byte boundary. Pieces differ by a block at most; with more ranks
+// than blocks some own nothing.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace cohort::sync {
+
+struct Range {
+  std::size_t first = 0, count = 0;
+  std::size_t last() const { return first + count; }
+  Range overlap(const Range& other) const {
+    const std::size_t from = std::max(first, other.first), to = std::min(last(), other.last());
+    return {from, to > from ? to - from : 0};
+  }
+};
+
+// tensors: in the order they lie in memory. total: elements of the whole, with the gaps.
+std::vector<std::size_t> cut(std::span<const Range> tensors, std::size_t total, int ranks);
+
+// How the bucket's parts are spread over the ranks. Stage 0: every rank holds everything.
+struct Sharding {
+  int stage = 0, ranks = 1, me = 0;
+};
+
+}  // namespace cohort::sync
