@@ -7,7 +7,6 @@ the test accuracies, their means, and the differences to fp32's mean in points. 
 """
 import argparse
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,16 +18,18 @@ LIMIT = 1800  # seconds for one run on a busy machine
 def run(options, precision, seed, folder):
     sets = {"precision": precision, "seed": seed, "model": options.model, "epochs": options.epochs, "data.batch": options.batch,
             "threads": options.threads, "observe.tensorboard": "false", "observe.report": "false", "checkpoint.resume": "never"}
-    words = [options.cohort, "train", "-n", "1", "-o", f"{folder}/{precision}-{seed}"]
+    out = f"{folder}/{precision}-{seed}"
+    words = [options.cohort, "train", "-n", "1", "-o", out]
     for key, value in sets.items():
         words += ["--set", f"{key}={value}"]
     start = time.monotonic()
     done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT)
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    skipped = re.search(r"steps left out +(\d+)", done.stdout)
-    return {"precision": precision, "seed": seed, "accuracy": float(re.search(r"test accuracy +([\d.]+) %", done.stdout)[1]),
-            "skipped": int(skipped[1]) if skipped else 0, "seconds": round(time.monotonic() - start, 1)}
+    with open(out + "/metrics.jsonl") as file:
+        lines = [json.loads(line) for line in file]
+    return {"precision": precision, "seed": seed, "accuracy": round(100 * [m["test_accuracy"] for m in lines if "test_accuracy" in m][-1], 2),
+            "skipped": [m["skipped"] for m in lines if "skipped" in m][-1], "seconds": round(time.monotonic() - start, 1)}
 
 
 def main():
