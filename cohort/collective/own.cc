@@ -83,8 +83,8 @@ std::unique_ptr<Communicator> open(std::shared_ptr<net::Mesh> mesh, Options opti
   options.canonical_only = terms.canonical_only != 0;
   if (me != 0) options.calibration = terms.measured != 0 ? "a file of rank 0" : "";
   auto arena = std::make_shared<Arena>(mesh->rank());
-  auto own =
-      std::make_unique<Own>(std::move(mesh), arena, std::make_shared<Tally>(), members, me, kWorldChannel, options, terms.calibration, static_cast<int>(terms.cores));
+  auto own = std::make_unique<Own>(std::move(mesh), arena, std::make_shared<Tally>(), members, me, kWorldChannel, options,
+                                   terms.calibration, static_cast<int>(terms.cores));
   own->connect(deadline);
   return own;
 }
@@ -166,7 +166,8 @@ void Own::count(Verb verb, std::size_t elements, Dtype dtype) {
 
 Moved Own::moved(Verb verb) const {
   const auto& row = tally_->rows[static_cast<std::size_t>(verb)];
-  return {row.calls.load(std::memory_order_relaxed), row.elements.load(std::memory_order_relaxed), row.bytes.load(std::memory_order_relaxed)};
+  return {row.calls.load(std::memory_order_relaxed), row.elements.load(std::memory_order_relaxed),
+          row.bytes.load(std::memory_order_relaxed)};
 }
 
 void Own::agree() { peers_.board() != nullptr ? shared::barrier(peers_) : linked::barrier(peers_); }

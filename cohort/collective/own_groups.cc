@@ -113,7 +113,8 @@ std::unique_ptr<Communicator> Own::child(std::vector<Rank> members, std::uint64_
   const int me = static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());
   const auto hash = mix(mix(mix(peers_.channel(), number_), salt), members.size());
   const auto channel = static_cast<std::uint32_t>(hash >> 32) | 2u;  // never the world's
-  auto own = std::make_unique<Own>(peers_.shared_mesh(), peers_.arena(), tally_, std::move(members), me, channel, options_, calibration_, cores_);
+  auto own =
+      std::make_unique<Own>(peers_.shared_mesh(), peers_.arena(), tally_, std::move(members), me, channel, options_, calibration_, cores_);
   own->connect(deadline(call));
   return own;
 }

@@ -52,7 +52,8 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
       strategy_(sync::narrowed(sync::make(options_.strategy), options_.wire, options_.wire_sum == WireSum::fp32)) {
   check(parameters_);
   if (options_.early_update && !rule_) throw_failure(Kind::usage, "early_update without an optimizer: there is nothing to update early");
-  if (stage() > 0 && !rule_) throw_failure(Kind::usage, "strategy {} without an optimizer: there is no update to share out", options_.strategy);
+  if (stage() > 0 && !rule_)
+    throw_failure(Kind::usage, "strategy {} without an optimizer: there is no update to share out", options_.strategy);
   if (options_.early_update && options_.clip_norm > 0)
     throw_failure(Kind::usage, "early_update updates before the norm of the whole gradient is known: turn off it or clip_norm");
   std::vector<std::size_t> order(parameters_.size());
@@ -80,8 +81,7 @@ void Engine::open_lanes(LaneChoice mine) {
   if (fewest < lanes_choice_.lanes)
     lanes_choice_ = {fewest, comm_.size() == 1 ? "no lane: a single rank has nothing to carry"
                                                : fmt::format("{} as on the rank with the fewest", fewest)};
-  for (int i = 0; i < lanes_choice_.lanes; ++i)
-    lanes_.push_back(std::make_unique<Lane>(i, comm_.split(0), crew()));
+  for (int i = 0; i < lanes_choice_.lanes; ++i) lanes_.push_back(std::make_unique<Lane>(i, comm_.split(0), crew()));
 }
 
 void Engine::make_buckets(const std::vector<std::size_t>& order) {

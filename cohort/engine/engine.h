@@ -60,7 +60,7 @@ class Engine {
   const std::vector<std::unique_ptr<sync::Bucket>>& buckets() const { return buckets_; }
   const LaneChoice& lanes() const { return lanes_choice_; }
   std::size_t bytes_in_flight() const { return pool_ ? pool_->bytes() : 0; }  // that gradients on their way take, at most so far
-  bool averages() const { return strategy_->averages(); }  // what a loss must be divided by depends on it
+  bool averages() const { return strategy_->averages(); }                     // what a loss must be divided by depends on it
   const optim::Optimizer* rule() const { return rule_.get(); }
   void zero_gradients();
   // Optimizer state by parameter, in the order given. The tensors are views, good until the next finish(). Kind::usage when it is sharded.
@@ -105,11 +105,11 @@ class Engine {
   std::vector<std::size_t> bucket_of_, place_in_;  // by parameter: its bucket, its place among the members
   std::unique_ptr<sync::Pool> pool_;               // from stage 2 on
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<std::size_t> order_;  // of arrival, until buckets follow it
-  std::vector<bool> arrived_;       // by parameter, in this backward
-  std::vector<bool> touched_;       // by parameter, since the last finish(): in any of the backwards of an accumulated step
-  std::size_t came_ = 0;            // how many have arrived
-  std::vector<std::size_t> left_;   // by bucket: gradients still to come
+  std::vector<std::size_t> order_;      // of arrival, until buckets follow it
+  std::vector<bool> arrived_;           // by parameter, in this backward
+  std::vector<bool> touched_;           // by parameter, since the last finish(): in any of the backwards of an accumulated step
+  std::size_t came_ = 0;                // how many have arrived
+  std::vector<std::size_t> left_;       // by bucket: gradients still to come
   std::vector<std::size_t> completed_;  // buckets in the order their last gradient came, until buckets_ follow it
   std::vector<Report> carried_;         // in hooks, in this backward
   bool syncing_ = false, ordered_ = false, open_ = false;  // open: a backward may still add to the buckets of begin()

@@ -27,7 +27,8 @@ void Engine::begin(const optim::StepInfo& step, bool sync) {
   open_ = true;
   if (!sync && stage() < 2) return;
   if (!sync && options_.norms)
-    throw_failure(Kind::usage, "norms with accumulation in stage {}: no rank has the sum of its own gradients; turn off norms, or take stage 1",
+    throw_failure(Kind::usage,
+                  "norms with accumulation in stage {}: no rank has the sum of its own gradients; turn off norms, or take stage 1",
                   stage());
   came_ = 0;
   carried_.clear();

@@ -55,7 +55,7 @@ void settle(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, cons
   for (const auto& m : bucket.members())
     if (missing.empty() || !missing[m.order]) crew.rule->update(bucket.slice(m, state), step);  // 4 only what this rank owns
   bucket.settled();
-  crew.strategy.publish(bucket, wire);                                                          // 5 fresh parameters reach their readers
+  crew.strategy.publish(bucket, wire);  // 5 fresh parameters reach their readers
 }
 
 Lane::Lane(int index, std::unique_ptr<collective::Communicator> comm, Crew crew)

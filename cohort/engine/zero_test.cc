@@ -45,8 +45,8 @@ TEST_P(Stage, HasTheBitsOfStageZeroForEveryNumberOfRanks) {
 }
 
 TEST_P(Stage, HasTheBitsOfStageZeroForEveryRuleAndType) {
-  for (const char* rule : {"sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, nesterov=true)", "adam", "adamw", "adagrad(initial_accumulator_value=0.1)",
-                           "rmsprop(momentum=0.9, centered=true)"})
+  for (const char* rule : {"sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, nesterov=true)", "adam", "adamw",
+                           "adagrad(initial_accumulator_value=0.1)", "rmsprop(momentum=0.9, centered=true)"})
     for (const auto type : {at::kFloat, at::kDouble}) {
       Lesson lesson{.model = kTinyMlp, .type = type, .rule = rule, .steps = 3, .rows = {2, 3}};
       lesson.weight_decay = 0.01;
@@ -96,7 +96,8 @@ TEST_P(Stage, TinyAndOddTensorsAreSharedOutToo) {
   for (const int ranks : {1, 2, 5})
     collective::run_ranks(ranks, [&](collective::Communicator& comm) {
       std::vector<Parameter> parameters;
-      for (const std::int64_t n : {1, 3, 17, 255, 257, 1000}) parameters.push_back({fmt::format("p{}", n), at::ones({n}).requires_grad_(true)});
+      for (const std::int64_t n : {1, 3, 17, 255, 257, 1000})
+        parameters.push_back({fmt::format("p{}", n), at::ones({n}).requires_grad_(true)});
       Engine engine(comm, parameters, {.strategy = fmt::format("zero(stage={}, op=sum)", GetParam()), .bucket = ByteSize{1100}, .lanes = 1},
                     optim::make("sgd(lr=1)"));
       for (int step = 1; step <= 2; ++step) {
@@ -107,7 +108,8 @@ TEST_P(Stage, TinyAndOddTensorsAreSharedOutToo) {
         EXPECT_TRUE(engine.finish().committed);
       }
       for (const auto& p : parameters)
-        EXPECT_TRUE(at::equal(p.tensor.detach(), 1 - 2.0F * static_cast<float>(ranks) * at::arange(p.tensor.numel(), at::kFloat))) << p.name;
+        EXPECT_TRUE(at::equal(p.tensor.detach(), 1 - 2.0F * static_cast<float>(ranks) * at::arange(p.tensor.numel(), at::kFloat)))
+            << p.name;
     });
 }
 
@@ -137,8 +139,9 @@ TEST_P(Stage, AParameterWithoutGradientIsLeftAloneWhenNoRankHasOne) {
     collective::run_ranks(3, [&](collective::Communicator& comm) {
       const at::Tensor everywhere = at::ones({600}).requires_grad_(true), somewhere = at::ones({2}).requires_grad_(true),
                        nowhere = at::ones({300}).requires_grad_(true);
-      Engine engine(comm, {{"e", everywhere, {.weight_decay = 0.5}}, {"s", somewhere}, {"n", nowhere, {.weight_decay = 0.5}}, {"tied", everywhere}},
-                    {.strategy = fmt::format("zero(stage={})", GetParam()), .bucket = ByteSize{1}, .lanes = lanes}, optim::make("sgd(lr=1)"));
+      Engine engine(
+          comm, {{"e", everywhere, {.weight_decay = 0.5}}, {"s", somewhere}, {"n", nowhere, {.weight_decay = 0.5}}, {"tied", everywhere}},
+          {.strategy = fmt::format("zero(stage={})", GetParam()), .bucket = ByteSize{1}, .lanes = lanes}, optim::make("sgd(lr=1)"));
       for (int step = 1; step <= 2; ++step) {
         engine.begin({.step = step, .lr = 1});
         at::Tensor loss = everywhere.sum();

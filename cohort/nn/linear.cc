@@ -9,10 +9,7 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-bool plain_backward() {
-  const auto* wanted = autograd::get_current_graph_task_exec_info();  // empty: backward() of everything, which ends in W.grad
-  return !at::GradMode::is_enabled() && (wanted == nullptr || wanted->empty());
-}
+thread_local bool inner_allowed = false;  // InPlaceGradients
 
 bool can_accumulate(const at::Tensor& weight, const at::Tensor& out) {
   const at::Tensor& grad = weight.grad();
@@ -47,6 +44,14 @@ struct Accumulating : autograd::Function<Accumulating> {
 };
 
 }  // namespace
+
+bool plain_backward() {
+  const auto* wanted = autograd::get_current_graph_task_exec_info();  // empty: backward() of everything
+  return !at::GradMode::is_enabled() && (inner_allowed || wanted == nullptr || wanted->empty());
+}
+
+InPlaceGradients::InPlaceGradients(bool allow) : before_(std::exchange(inner_allowed, allow)) {}
+InPlaceGradients::~InPlaceGradients() { inner_allowed = before_; }
 
 at::Tensor linear(torch::nn::LinearImpl& layer, const at::Tensor& x) {
   const bool accumulate = at::GradMode::is_enabled() && layer.weight.requires_grad() && layer.weight.grad().defined() && x.dim() >= 2 &&

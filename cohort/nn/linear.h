@@ -17,4 +17,18 @@ namespace cohort::nn {
 
 at::Tensor linear(torch::nn::LinearImpl& layer, const at::Tensor& x);
 
+// A backward() of everything is running, which ends in W.grad; not an autograd::grad() of something.
+bool plain_backward();
+// Inside a node of a plain backward: what a grad() within computes goes on to W.grad, so while this lives the product may be put there.
+class InPlaceGradients {
+ public:
+  explicit InPlaceGradients(bool allow);
+  ~InPlaceGradients();
+  InPlaceGradients(const InPlaceGradients&) = delete;
+  InPlaceGradients& operator=(const InPlaceGradients&) = delete;
+
+ private:
+  const bool before_;
+};
+
 }  // namespace cohort::nn

@@ -31,8 +31,8 @@ class ExactSum {
   }
   void add(ExactSum other);
 
-  double value() const;                            // the nearest double to the leading 65 bits or more
-  void write(std::span<double> words) const;       // kWords of them, to be summed over the ranks
+  double value() const;                                 // the nearest double to the leading 65 bits or more
+  void write(std::span<double> words) const;            // kWords of them, to be summed over the ranks
   static ExactSum read(std::span<const double> words);  // what write() of all ranks added up to
 
  private:

@@ -208,7 +208,8 @@ void Bucket::own_parameters(const optim::Optimizer& rule, collective::Communicat
   const std::size_t own_bytes = owned_.count * c10::elementSize(type_);
   const std::size_t held = sharding_.stage >= 3 ? own_bytes : bytes();
   // Where peers gather them they lie in the communicator's memory, else in pages of this process.
-  params_ = {sharding_.stage == 0 ? pages_for(held, 1) : comm.allocate(std::max(held, kAlign)), sharding_.stage >= 3 ? owned_.first : 0,
+  params_ = {sharding_.stage == 0 ? pages_for(held, 1) : comm.allocate(std::max(held, kAlign)),
+             sharding_.stage >= 3 ? owned_.first : 0,
              {MemoryClass::parameters, held}};
   for (Member& m : members_) sharding_.stage >= 3 ? copy_owned(m) : move_in(m);
   states_.clear();

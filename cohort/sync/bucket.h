@@ -56,21 +56,21 @@ class Bucket {
   collective::Piece gradients() const;         // all of them, flat
   std::byte* gradient(const Member& m) const;  // the first byte of one; of its owned elements after agreed()
   void attach();  // stage 0: every param.grad is its view, again: zero_grad() may have dropped it; one that lies elsewhere is copied in
-  void take(std::size_t member);  // from stage 1 on: param.grad moves in, added to what came since the last agreement
-  void gather();                  // before they are agreed upon: all are in place, those that did not come are zero
+  void take(std::size_t member);      // from stage 1 on: param.grad moves in, added to what came since the last agreement
+  void gather();                      // before they are agreed upon: all are in place, those that did not come are zero
   collective::Piece landing() const;  // from stage 1 on: where the agreed gradients of this rank's piece go ..
   void agreed();                      // .. and they are there
   bool in_flight() const { return grads_.region.data() != nullptr; }  // it has a place for gradients that arrive
-  void clear();                                  // gradients to zero
-  void settled() { summed_ = false; }            // they went into an update, which left zeros behind or needs none
+  void clear();                                                       // gradients to zero
+  void settled() { summed_ = false; }                                 // they went into an update, which left zeros behind or needs none
   void rebase(const collective::Region& fresh);  // gradients move into other memory of at least bytes(); nothing else changes
 
   // --- parameters and one run per name of the rule's state
   void own_parameters(const optim::Optimizer& rule, collective::Communicator& comm);
   bool owns_parameters() const { return params_.region.data() != nullptr; }
-  collective::Piece parameters() const;        // all of them, flat; up to stage 2
-  collective::Piece owned_parameters() const;  // this rank's piece
-  collective::Piece all_in(const collective::Region& memory) const;  // all of them, gathered there
+  collective::Piece parameters() const;                                  // all of them, flat; up to stage 2
+  collective::Piece owned_parameters() const;                            // this rank's piece
+  collective::Piece all_in(const collective::Region& memory) const;      // all of them, gathered there
   optim::Slice slice(const Member& m, std::vector<void*>& state) const;  // owned elements; state: keeps the pointers the slice borrows
   at::Tensor state(const Member& m, std::size_t which) const;            // stage 0: of the shape of its parameter
   at::Tensor own_parameter(const Member& m) const;                       // owned elements, flat
@@ -100,12 +100,12 @@ class Bucket {
   std::vector<std::size_t> counts_;
   Range owned_;
   std::string name_;
-  Flat grads_;                  // all elements; from stage 2 on lent by the pool, between the first arrival and the agreement
-  Flat sums_;                   // from stage 2 on: agreed gradients of the own piece
-  Flat params_;                 // all elements; stage 3: the own piece
-  std::vector<Flat> states_;    // the own piece
-  std::vector<bool> came_;      // by member: its gradient lies in grads_
-  bool summed_ = false;         // sums_ holds an agreed gradient of this step already
+  Flat grads_;                // all elements; from stage 2 on lent by the pool, between the first arrival and the agreement
+  Flat sums_;                 // from stage 2 on: agreed gradients of the own piece
+  Flat params_;               // all elements; stage 3: the own piece
+  std::vector<Flat> states_;  // the own piece
+  std::vector<bool> came_;    // by member: its gradient lies in grads_
+  bool summed_ = false;       // sums_ holds an agreed gradient of this step already
 };
 
 }  // namespace cohort::sync

@@ -20,7 +20,8 @@ std::size_t nearest_edge(std::span<const Range> tensors, std::size_t total, std:
 std::vector<std::size_t> cut(std::span<const Range> tensors, std::size_t total, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   std::vector<std::size_t> edges{0};
-  for (std::size_t r = 1; r < n; ++r) edges.push_back(std::max(edges.back(), nearest_edge(tensors, total, total / n * r + total % n * r / n)));
+  for (std::size_t r = 1; r < n; ++r)
+    edges.push_back(std::max(edges.back(), nearest_edge(tensors, total, total / n * r + total % n * r / n)));
   edges.push_back(total);
   return edges;
 }

@@ -6,6 +6,7 @@
 #include "cohort/optim/loss_scale.h"
 #include "cohort/optim/optimizer.h"
 #include "cohort/optim/schedule.h"
+#include "cohort/train/recompute_choice.h"
 
 namespace cohort {
 
@@ -63,6 +64,8 @@ void fields(TrainConfig& c, FieldList& f) {
   f("scale", c.scale,
     "loss scale: torch(..), deepspeed(..), megatron(..), colossalai(..), fairscale(..), constant(..), none; auto: torch for fp16, else "
     "none");
+  f("recompute", c.recompute,
+    "blocks whose inner results are computed again in backward instead of kept: none, every(2), names(h.3, h.7), until_fits(2GiB)");
   f("data", c.data, "what is learned from");
   f("optim", c.optim, "how parameters are updated");
   f("engine", c.engine, "how gradients travel");
@@ -92,6 +95,7 @@ void check(const TrainConfig& config) {
   optim::make(config.optim.rule);
   optim::Schedule::parse(config.optim.schedule);
   for (const auto& rule : config.optim.lr_scale) optim::parse_lr_scale(rule);
+  RecomputeChoice::parse(config.recompute);
   Spec::parse(config.model);
   Spec::parse(config.data.train);
   if (!config.data.test.empty()) Spec::parse(config.data.test);

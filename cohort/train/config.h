@@ -63,6 +63,7 @@ struct TrainConfig {
   bool sync_batch_norm = false;
   Precision precision = Precision::fp32;
   std::string scale = "auto";
+  std::string recompute = "none";
   DataConfig data;
   OptimConfig optim;
   engine::EngineOptions engine{.strategy = "all_reduce(op=sum)"};

@@ -185,6 +185,28 @@ def evaluation(runs):
     assert 0 < float(accuracy) < 100 and f"accuracy {accuracy} %" in score and f"loss {loss}" in score, (accuracy, loss, score)
 
 
+def recomputed(runs):
+    """Blocks that are recomputed change no bit of losses, parameters, running statistics and evaluations: dropout and batch norm included,
+    with one rank's statistics and with those of all, with buckets that leave during backward. What cannot be is refused."""
+    base = {**FORGETFUL, "epochs": 1, "data__accumulate": 2, "engine__bucket": "8KiB", "engine__lanes": 1}
+    for norm in ("false", "true"):
+        sets = {**base, "sync_batch_norm": norm}
+        runs.train(f"kept-{norm}", **sets)
+        for i, way in enumerate(("every(1)", "every(2)", "names(stage2)", "until_fits(1GiB)")):
+            name = f"way{i}-{norm}"
+            done = runs.train(name, recompute=way, **sets)
+            said = re.search(r"recomputes (\d) of (\d) blocks", done.stdout + done.stderr)
+            blocks = int(said[2])
+            assert int(said[1]) == [blocks, blocks // 2, 1, 0][i], said[0]
+            assert runs.losses(name) == runs.losses(f"kept-{norm}"), f"other losses with recompute={way}, sync_batch_norm={norm}"
+            assert runs.tensors(name) == runs.tensors(f"kept-{norm}"), f"other bits with recompute={way}, sync_batch_norm={norm}"
+            tests = [[m["test_loss"] for m in runs.metrics(run) if "test_loss" in m] for run in (name, f"kept-{norm}")]
+            assert tests[0] == tests[1] and tests[0], tests
+    refused(runs, "recompute: 'all' is none of none, every(2), names(block, block), until_fits(2GiB)", recompute="all")
+    refused(runs, "recompute: the model has no block 'h.9'; its blocks are fc1, fc2, head", recompute="names(h.9)")
+    refused(runs, "recompute: until_fits(1 KiB) cannot be: activations of a batch need", recompute="until_fits(1KiB)")
+
+
 def refused(runs, say, name="bad", **how):
     done = runs.train(name, status=2, **how)
     lines = done.stderr.splitlines()
@@ -293,5 +315,5 @@ def questions(runs):
 
 with tempfile.TemporaryDirectory(prefix="cohort-train-") as scratch:
     claims = [same_bits, resume_sgd, resume_adam, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
-              questions, precision, resume_scale]
+              questions, precision, resume_scale, recomputed]
     {claim.__name__: claim for claim in claims}[sys.argv[2]](Runs(sys.argv[1], scratch))

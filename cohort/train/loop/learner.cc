@@ -52,7 +52,9 @@ Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int 
       scale_(optim::LossScale::parse(scale_rule(config))),
       train_(std::move(m.train)),
       test_(std::move(m.test)),
-      transforms_(std::move(m.transforms)) {
+      transforms_(std::move(m.transforms)),
+      recomputing_(plan_recomputing(comm, config, model_)) {
+  model_.around(recomputing_.around);
   if (config.sync_batch_norm) {
     norm_comm_ = comm.split(0);
     nn::convert_sync_batchnorm(model_.root(), *norm_comm_);

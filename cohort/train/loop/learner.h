@@ -15,6 +15,7 @@
 #include "cohort/optim/loss_scale.h"
 #include "cohort/optim/schedule.h"
 #include "cohort/train/loop/materials.h"
+#include "cohort/train/loop/recomputing.h"
 #include "cohort/train/loop/whereabouts.h"
 
 namespace cohort {
@@ -60,8 +61,9 @@ class Learner {
   engine::Engine& engine() { return *engine_; }
   optim::LossScale& scale() { return scale_; }
   const optim::LossScale& scale() const { return scale_; }
-  const std::string& tuning() const { return tuning_; }  // what autotune chose and why; empty: it was not asked
-  const std::string& groups() const { return groups_; }  // "decayed 1.2 M in 5 tensors, .."
+  const std::string& tuning() const { return tuning_; }                // what autotune chose and why; empty: it was not asked
+  const std::string& recomputing() const { return recomputing_.why; }  // which blocks; empty: it was not asked
+  const std::string& groups() const { return groups_; }                // "decayed 1.2 M in 5 tensors, .."
   double base_lr() const { return base_lr_; }
   std::int64_t global_batch() const { return static_cast<std::int64_t>(config_.data.batch) * config_.data.accumulate * comm_.size(); }
 
@@ -85,6 +87,7 @@ class Learner {
   optim::LossScale scale_;  // the step's vote is its overflow: the same on every rank
   std::shared_ptr<const data::Dataset> train_, test_;
   data::Transforms transforms_;
+  const Recomputing recomputing_;
   std::unique_ptr<data::Loader> loader_;
   std::int64_t steps_per_epoch_ = 0, total_ = 0, step_ = 0;
   data::Position position_;

@@ -69,6 +69,7 @@ RunSummary Trainer::run() {
   chronicle.say(learner_->tuning().empty() ? learner_->engine().lanes().why : learner_->tuning());
   if (config_.precision != Precision::fp32 || learner_->scale().scales())
     chronicle.say(fmt::format("computes in {}, loss scale {}", name_of(config_.precision), learner_->scale().spec()));
+  if (!learner_->recomputing().empty()) chronicle.say(learner_->recomputing());
   if (resumed) chronicle.say(fmt::format("goes on after update {}", *resumed));
   if (learner_->step() == 0) chronicle.show_images(learner_->some_inputs(config_.observe.images));
   Evaluation test;

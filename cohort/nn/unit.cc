@@ -1,0 +1,114 @@
+#include "cohort/nn/unit.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cohort/base/error.h"
+
+namespace cohort::nn {
+namespace {
+
+std::string away_text(const Unit& unit) {
+  std::vector<std::string_view> names;
+  for (const auto& m : unit.members) names.emplace_back(m.name);
+  return fmt::format(
+      "parameter {} is read while its memory is away (it comes and goes with its block): read it inside the block (Model::around or "
+      "Residency::run), or keep it in with Residency::hold()",
+      fmt::join(names, " or "));
+}
+
+void check(const Unit& unit) {
+  for (const auto& [name, parameter, offset] : unit.members) {
+    if (!parameter.is_contiguous() || !parameter.device().is_cpu() || !parameter.is_leaf())
+      throw_failure(Kind::usage, "parameter {} cannot come and go: it must be a contiguous leaf on the CPU", name);
+    if (offset % parameter.itemsize() != 0 || offset + parameter.nbytes() > unit.bytes)
+      throw_failure(Kind::bug, "parameter {} ({} bytes at {}) does not fit unit '{}' of {} bytes", name, parameter.nbytes(), offset,
+                    unit.name, unit.bytes);
+  }
+}
+
+void take_away(c10::StorageImpl& storage, const std::string& text) {
+  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, c10::kCPU));
+  storage.release_data_and_set_meta_custom_data_ptr_error_msg_(text);
+}
+
+void put_back(c10::StorageImpl& storage, void* data) {
+  storage.clear_data_ptr_access_error_msg_();
+  storage.set_data_ptr_noswap(c10::DataPtr(data, c10::kCPU));
+}
+
+}  // namespace
+
+Units::Units(Host& host, std::vector<Unit> units) : host_(host) {
+  for (std::size_t u = 0; u < units.size(); ++u) {  // all are looked at before any is touched
+    check(units[u]);
+    for (const auto& m : units[u].members)
+      if (!unit_of_.emplace(m.parameter.unsafeGetTensorImpl(), u).second)
+        throw_failure(Kind::usage, "parameter {} is in two units: its memory can be in one place only", m.name);
+  }
+  for (Unit& unit : units) add(std::move(unit));
+}
+
+void Units::add(Unit unit) {
+  const at::NoGradGuard no_grad;
+  c10::Storage storage(c10::Storage::use_byte_size_t{}, static_cast<std::int64_t>(unit.bytes), c10::DataPtr(nullptr, c10::kCPU), nullptr,
+                       false);
+  for (const auto& m : unit.members) {
+    const auto first = static_cast<std::int64_t>(m.offset / m.parameter.itemsize());
+    const auto options = m.parameter.options().requires_grad(false);
+    m.parameter.set_data(at::empty({0}, options).set_(storage, first, m.parameter.sizes(), m.parameter.strides()));
+  }
+  std::string away = away_text(unit);
+  take_away(*storage.unsafeGetStorageImpl(), away);
+  slots_.push_back({.unit = std::move(unit), .storage = std::move(storage), .away = std::move(away)});
+}
+
+void Units::acquire(const std::vector<std::size_t>& units) {
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    Slot& slot = slots_[units[i]];
+    if (slot.uses++ > 0) continue;
+    try {
+      put_back(*slot.storage.unsafeGetStorageImpl(), host_.bring(units[i]));
+    } catch (...) {
+      --slot.uses;
+      release({units.begin(), units.begin() + static_cast<std::ptrdiff_t>(i)});
+      throw;
+    }
+    slot.prefetched = false;
+    most_ = std::max(most_, ++in_);
+  }
+}
+
+void Units::release(const std::vector<std::size_t>& units) noexcept {
+  for (const std::size_t u : units) {
+    if (--slots_[u].uses > 0) continue;
+    take_away(*slots_[u].storage.unsafeGetStorageImpl(), slots_[u].away);
+    --in_;
+    host_.let_go(u);
+  }
+}
+
+void Units::prefetch(std::size_t unit) {
+  if (slots_[unit].uses > 0 || std::exchange(slots_[unit].prefetched, true)) return;
+  host_.prefetch(unit);
+}
+
+void Units::forget_prefetched() noexcept {
+  for (std::size_t u = 0; u < slots_.size(); ++u)
+    if (std::exchange(slots_[u].prefetched, false)) host_.let_go(u);
+}
+
+std::vector<std::size_t> Units::of(const std::vector<at::Tensor>& parameters) const {
+  std::vector<std::size_t> units;
+  for (const auto& parameter : parameters) {
+    const auto found = unit_of_.find(parameter.unsafeGetTensorImpl());
+    if (found != unit_of_.end() && std::find(units.begin(), units.end(), found->second) == units.end()) units.push_back(found->second);
+  }
+  return units;
+}
+
+}  // namespace cohort::nn
