@@ -311,6 +311,7 @@ void Own::all_to_all(Piece in, Piece out, const Call& call, std::span<const std:
   need(sends.total == in.count, kVerb, fmt::format("input has {} elements, send counts add up to {}", in.count, sends.total));
   need(recvs.total == out.count, kVerb, fmt::format("output has {} elements, receive counts add up to {}", out.count, recvs.total));
   const Fingerprint print{.verb = kVerb, .dtype = in.dtype};  // counts differ between ranks by right; they are compared as a matrix
+  count(kVerb, recvs.total - recvs.counts[static_cast<std::size_t>(peers_.rank())], in.dtype);
   verb(print, call, [&] {
     if (size() == 1) return copy_piece(in, out);
     peers_.board() != nullptr ? shared::all_to_all(peers_, in, out, sends, recvs) : linked::all_to_all(peers_, in, out, sends, recvs);

@@ -9,6 +9,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "cohort/engine/gathering.h"
+#include "cohort/nn/residency.h"
 #include "cohort/sync/narrow.h"
 
 namespace cohort::engine {
@@ -21,6 +23,8 @@ struct Engine::Hook final : torch::autograd::PostAccumulateGradHook {
 };
 
 namespace {
+
+constexpr int kTypes = static_cast<int>(at::ScalarType::NumOptions);
 
 void check(const std::vector<Parameter>& parameters) {
   for (const auto& p : parameters) {
@@ -43,13 +47,22 @@ std::vector<Parameter> trainable(std::vector<Parameter> all) {
 
 }  // namespace
 
+void share_out(const nn::Model& model, std::vector<Parameter>& parameters) {
+  nn::NamedTensors named;
+  for (const auto& p : parameters) named.emplace_back(p.name, p.tensor);
+  const auto units = nn::share_out(model, named);
+  for (std::size_t u = 0; u < units.size(); ++u)
+    for (const std::size_t i : units[u]) parameters[i].unit = static_cast<int>(u);
+}
+
 Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters, EngineOptions options,
                std::unique_ptr<optim::Optimizer> rule, int cores, int ranks_here)
     : comm_(comm),
       options_(std::move(options)),
       parameters_(trainable(std::move(parameters))),
       rule_(std::move(rule)),
-      strategy_(sync::narrowed(sync::make(options_.strategy), options_.wire, options_.wire_sum == WireSum::fp32)) {
+      strategy_(sync::narrowed(sync::make(options_.strategy), options_.wire, options_.wire_sum == WireSum::fp32)),
+      stage_(sharding().stage) {
   check(parameters_);
   if (options_.early_update && !rule_) throw_failure(Kind::usage, "early_update without an optimizer: there is nothing to update early");
   if (stage() > 0 && !rule_)
@@ -64,11 +77,14 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
   arrived_.assign(parameters_.size(), false);
   touched_.assign(parameters_.size(), false);
   open_lanes(choose_lanes(options_.lanes, cores, ranks_here, buckets_.size()));
+  if (stage() >= 3) open_gathering();
   for (std::size_t i = 0; i < parameters_.size(); ++i)  // last, because nobody would take them off after a failure above
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i].tensor, std::make_unique<Hook>(*this, i));
 }
 
 Engine::~Engine() {
+  residency_.reset();
+  gathering_.reset();
   lanes_.clear();
   for (auto& p : parameters_) torch::autograd::impl::set_post_acc_grad_hooks(p.tensor, nullptr);
 }
@@ -84,18 +100,43 @@ void Engine::open_lanes(LaneChoice mine) {
   for (int i = 0; i < lanes_choice_.lanes; ++i) lanes_.push_back(std::make_unique<Lane>(i, comm_.split(0), crew()));
 }
 
+void Engine::open_gathering() {
+  std::vector<const sync::Bucket*> held;
+  std::vector<nn::Unit> units;
+  for (const auto& b : buckets_) {
+    if (b->sharding().stage < 3) continue;
+    nn::Unit unit{.name = b->name(), .members = {}, .bytes = b->bytes()};
+    for (const auto& m : b->members()) unit.members.push_back({m.name, m.param, m.first * c10::elementSize(b->type())});
+    held.push_back(b.get());
+    units.push_back(std::move(unit));
+  }
+  if (held.empty())
+    throw_failure(Kind::usage,
+                  "strategy {} shards parameters block by block, and no parameter is in a block: name the model's blocks, or take "
+                  "stage 2",
+                  options_.strategy);
+  gathering_ = std::make_unique<Gathering>(comm_, std::move(held), lanes_.empty() ? nullptr : comm_.split(0));
+  residency_ = std::make_unique<nn::Residency>(*gathering_, std::move(units));
+  malloc_trim(0);
+}
+
 void Engine::make_buckets(const std::vector<std::size_t>& order) {
   std::vector<PlanTensor> tensors;
-  for (const std::size_t i : order)
-    tensors.push_back({parameters_[i].tensor.nbytes(), static_cast<int>(parameters_[i].tensor.scalar_type())});
+  const bool by_unit = stage() >= 3;  // a unit is a bucket
+  for (const std::size_t i : order) {
+    const int type = static_cast<int>(parameters_[i].tensor.scalar_type());
+    tensors.push_back({parameters_[i].tensor.nbytes(), by_unit ? (parameters_[i].unit + 1) * kTypes + type : type});
+  }
   std::vector<std::unique_ptr<sync::Bucket>> fresh;
-  for (const auto& picked : plan_buckets(tensors, options_.first_bucket, options_.bucket)) {
+  for (const auto& picked : plan_buckets(tensors, options_.first_bucket, by_unit ? ByteSize{0} : options_.bucket)) {
     std::vector<sync::Member> members;
+    sync::Sharding shared = sharding();
+    if (parameters_[order[picked[0]]].unit < 0) shared.stage = std::min(stage(), 2);
     for (const std::size_t k : picked) {
       const Parameter& p = parameters_[order[k]];
       members.push_back({.name = p.name, .param = p.tensor, .group = p.group, .order = order[k]});
     }
-    fresh.push_back(std::make_unique<sync::Bucket>(static_cast<int>(fresh.size()), std::move(members), comm_, sharding(), pool_.get()));
+    fresh.push_back(std::make_unique<sync::Bucket>(static_cast<int>(fresh.size()), std::move(members), comm_, shared, pool_.get()));
     if (rule_) fresh.back()->own_parameters(*rule_, comm_);
   }
   const auto old = std::exchange(buckets_, std::move(fresh));

@@ -11,7 +11,8 @@
 // part. Tied ones count once.
 // With strategy zero (sync/zero.h) a rank holds what its stage says; stages change no bit of the result, except that with accumulation
 // stages 2 and 3 add up agreed gradients of the backwards where 0 and 1 agree on the sum: they communicate in every backward, so all ranks
-// call begin() equally often. From stage 1 on gradients do not stay in param.grad: they move into the bucket as they arrive.
+// call begin() equally often. In stage 3 parameters come and go with the model's blocks: model.around(engine.around()). From stage 2
+// on gradients do not stay in param.grad: they move into the bucket as they arrive.
 // Owner: Trainer, DataParallel or Sharded. Threads: one; backward's hooks only count and hand over (without lanes, from stage 2 on, they
 // carry the bucket). Failure: the first one, from finish() or backward, naming the bucket; the engine is useless afterwards.
 #pragma once
@@ -23,15 +24,26 @@
 #include "cohort/engine/lane.h"
 #include "cohort/engine/options.h"
 #include "cohort/engine/plan.h"
+#include "cohort/nn/blocks.h"
 #include "cohort/optim/groups.h"
 
+namespace cohort::nn {
+class Residency;
+}
+
 namespace cohort::engine {
+
+class Gathering;
 
 struct Parameter {
   std::string name;
   at::Tensor tensor;  // a leaf that requires grad, on the CPU, float or double
   optim::Group group{};
+  int unit = -1;  // stage 3: parameters of one unit come and go together (nn/residency.h); -1: it stays, as in stage 2
 };
+
+// Parameters that the same blocks read become a unit.
+void share_out(const nn::Model& model, std::vector<Parameter>& parameters);
 
 struct Verdict {
   bool committed = true;      // false: a gradient was not finite, and nothing was changed
@@ -59,15 +71,26 @@ class Engine {
 
   const std::vector<std::unique_ptr<sync::Bucket>>& buckets() const { return buckets_; }
   const LaneChoice& lanes() const { return lanes_choice_; }
-  std::size_t bytes_in_flight() const { return pool_ ? pool_->bytes() : 0; }  // that gradients on their way take, at most so far
-  bool averages() const { return strategy_->averages(); }                     // what a loss must be divided by depends on it
+  std::size_t bytes_in_flight() const;                     // that gradients on their way and gathered parameters take, at most so far
+  void set_rate(double lr) { step_.lr = lr; }              // of the step under way; with early_update before its first gradient
+  bool averages() const { return strategy_->averages(); }  // what a loss must be divided by depends on it
   const optim::Optimizer* rule() const { return rule_.get(); }
   void zero_gradients();
   // Optimizer state by parameter, in the order given. The tensors are views, good until the next finish(). Kind::usage when it is sharded.
   void each_state(const std::function<void(const std::string& parameter, const std::string& state, const at::Tensor& values)>& visit) const;
 
+  // --- stage 3: parameters are there while a block runs, or while somebody holds them
+  nn::Residency& residency() const;                     // Kind::usage in other stages
+  nn::Around around(nn::Around inner = nullptr) const;  // for Model::around(); inner: what runs a block meanwhile
+  // Collective: parameters are whole again, for good; the last thing an engine does. In other stages they always are.
+  void make_whole();
+
+  // --- buddy=true: the rank after `lost` hands back what it kept of it. Collective, on engines of the same layout: those of the survivors,
+  // moved to new ranks' communicator by each_shard(), and a fresh one in the place of the lost.
+  void take_back(Rank lost);
+
   // --- for checkpoints
-  int stage() const { return strategy_->stage(); }
+  int stage() const { return stage_; }
   bool shards_state() const { return stage() >= 1; }
   bool shards_parameters() const { return stage() >= 3; }
   // What this rank is to save: elements [first, first + count) of tensors of these sizes, as flat views that may be written, good until the
@@ -82,7 +105,8 @@ class Engine {
   void make_buckets(const std::vector<std::size_t>& order);
   void index_buckets();
   void open_lanes(LaneChoice mine);
-  sync::Sharding sharding() const { return {stage(), comm_.size(), comm_.rank().value}; }
+  void open_gathering();
+  sync::Sharding sharding() const { return strategy_->sharding(comm_.rank(), comm_.size()); }
   Crew crew() const { return {*strategy_, rule_.get(), options_.early_update, options_.norms}; }
   bool carries_in_hooks() const { return lanes_.empty() && stage() >= 2; }
   void arrived(std::size_t parameter);
@@ -100,10 +124,13 @@ class Engine {
   std::vector<Parameter> parameters_;
   std::unique_ptr<optim::Optimizer> rule_;
   std::unique_ptr<sync::Strategy> strategy_;
+  const int stage_;
   LaneChoice lanes_choice_;
   std::vector<std::unique_ptr<sync::Bucket>> buckets_;
   std::vector<std::size_t> bucket_of_, place_in_;  // by parameter: its bucket, its place among the members
   std::unique_ptr<sync::Pool> pool_;               // from stage 2 on
+  std::unique_ptr<Gathering> gathering_;           // stage 3
+  std::unique_ptr<nn::Residency> residency_;       // stage 3; after gathering_, its host
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::size_t> order_;      // of arrival, until buckets follow it
   std::vector<bool> arrived_;           // by parameter, in this backward

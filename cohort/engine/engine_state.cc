@@ -1,5 +1,9 @@
 // What an engine holds, for those who save and load it.
+#include <ATen/core/grad_mode.h>
+
 #include "cohort/engine/engine.h"
+#include "cohort/engine/gathering.h"
+#include "cohort/nn/residency.h"
 #include "cohort/nn/tensor.h"
 
 namespace cohort::engine {
@@ -33,6 +37,7 @@ void Engine::each_shard(const VisitShard& visit) const {
 
 void Engine::adopted() {
   if (!rule_) return;
+  if (residency_) residency_->reset();
   for (const auto& b : buckets_) {
     strategy_->publish(*b, {&comm_, {}});
     if (stage() > 0) continue;
@@ -41,6 +46,33 @@ void Engine::adopted() {
       for (std::size_t k = 0; k < rule_->state_names().size(); ++k) nn::broadcast(comm_, b->own_state(m, k), Rank{0}, {.name = m.name});
     }
   }
+}
+
+void Engine::take_back(Rank lost) {
+  for (const auto& b : buckets_) b->take_back(comm_, lost);
+  adopted();
+}
+
+nn::Residency& Engine::residency() const {
+  if (!residency_) throw_failure(Kind::usage, "strategy {}: parameters are always there; only stage 3 takes them away", options_.strategy);
+  return *residency_;
+}
+
+nn::Around Engine::around(nn::Around inner) const { return residency_ ? residency_->around(std::move(inner)) : inner; }
+
+std::size_t Engine::bytes_in_flight() const { return (pool_ ? pool_->bytes() : 0) + (gathering_ ? gathering_->bytes() : 0); }
+
+void Engine::make_whole() {
+  if (!residency_) return;
+  const at::NoGradGuard no_grad;
+  std::vector<std::pair<at::Tensor, at::Tensor>> whole;
+  for (const auto& b : buckets_) {
+    if (b->sharding().stage < 3) continue;
+    const auto hold = residency_->hold(b->members()[0].param);
+    for (const auto& m : b->members()) whole.emplace_back(m.param, m.param.detach().clone());
+  }
+  residency_.reset();
+  for (auto& [parameter, values] : whole) parameter.set_data(values);
 }
 
 }  // namespace cohort::engine

@@ -22,7 +22,7 @@ void Engine::begin(const optim::StepInfo& step, bool sync) {
   if (open_ && stage() >= 2 && !syncing_) carry_all();  // the backward before this one: its gradients are agreed upon and added
   for (const auto& b : buckets_) b->attach();
   step_ = step;
-  step_.clear_grad = stage() == 0;  // views are added to; other gradients replace what was there
+  step_.clear_grad = stage() < 2;  // views are added to; other gradients replace what was there
   syncing_ = sync;
   open_ = true;
   if (!sync && stage() < 2) return;
@@ -52,8 +52,8 @@ void Engine::arrived(std::size_t parameter) {
                   "after a backward that failed half-way, start from a new engine",
                   parameters_[parameter].name, step_.step);
   const std::size_t b = bucket_of_[parameter];
-  if (stage() > 0) {
-    if (stage() >= 2) make_room(*buckets_[b]);
+  if (stage() >= 2) {
+    make_room(*buckets_[b]);
     buckets_[b]->take(place_in_[parameter]);
   }
   if (!carries) return;

@@ -24,7 +24,8 @@ struct EngineOptions {
 };
 
 inline void fields(EngineOptions& o, FieldList& f) {
-  f("strategy", o.strategy, "how ranks agree on gradients: all_reduce(op=average|sum)");
+  f("strategy", o.strategy,
+    "how ranks agree on gradients: all_reduce(op=average|sum), zero(stage=1|2|3, op=average|sum, buddy=, offload=)");
   f("first_bucket", o.first_bucket, "bytes of the first bucket: small, so that something leaves early");
   f("bucket", o.bucket, "bytes of the others; 0: one bucket for everything");
   f("lanes", o.lanes, Range{-1, 4}, "threads that carry buckets while backward runs; -1: decided from the free cores");

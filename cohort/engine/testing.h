@@ -90,7 +90,7 @@ inline void backward_of(const Lesson& lesson, Engine& engine, nn::Model& model, 
   for (int k = 0; k < lesson.micro; ++k, first += part) {
     engine.begin(info, k + 1 == lesson.micro);
     if (lesson.after_begin) lesson.after_begin({comm, engine, model, step});
-    if (part > 0) loss_of_rows(model, lesson.type, step, total, first, part).backward();
+    if (part > 0 || engine.shards_parameters()) loss_of_rows(model, lesson.type, step, total, first, part).backward();
   }
 }
 
@@ -100,7 +100,10 @@ inline Learned learn_here(const Lesson& lesson, collective::Communicator& comm) 
   if (lesson.shape) lesson.shape(model);
   auto rule = lesson.rule.empty() ? nullptr : optim::make(lesson.rule);
   const double lr = rule ? rule->default_lr() : 0;
-  Engine engine(comm, parameters_of(model, lesson.weight_decay), lesson.options, std::move(rule), 2, comm.size());
+  auto parameters = parameters_of(model, lesson.weight_decay);
+  share_out(model, parameters);
+  Engine engine(comm, std::move(parameters), lesson.options, std::move(rule), 2, comm.size());
+  model.around(engine.around());
   Learned learned;
   for (int step = 1; step <= lesson.steps; ++step) {
     backward_of(lesson, engine, model, comm, step, {.step = step, .lr = lr, .grad_scale = lesson.grad_scale});
@@ -108,6 +111,7 @@ inline Learned learn_here(const Lesson& lesson, collective::Communicator& comm) 
     learned.verdicts.push_back(engine.finish());
     if (lesson.after_finish) lesson.after_finish({comm, engine, model, step});
   }
+  engine.make_whole();
   learned.params = copies(model.named_parameters());
   learned.grads = copies(model.named_parameters(), true);
   if (!engine.shards_state())

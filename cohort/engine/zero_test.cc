@@ -1,5 +1,6 @@
 // Sharding changes where things lie, never a bit of what is learned.
 #include "cohort/engine/testing.h"
+#include "cohort/nn/residency.h"
 
 namespace cohort::engine {
 namespace {
@@ -25,8 +26,27 @@ Lesson at_stage(Lesson lesson, int stage, int lanes = 0, std::size_t bucket = 25
   return lesson;
 }
 
+// What torch says when `call` fails.
+std::string failure_text(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing failed";
+}
+
+// Parameters as they are now, whole.
+Named now(const Context& c) {
+  if (!c.engine.shards_parameters()) return copies(c.model.named_parameters());
+  const auto hold = c.engine.residency().hold();
+  return copies(c.model.named_parameters());
+}
+
 class Stage : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Of, Stage, testing::Values(1, 2), [](const auto& given) { return std::to_string(given.param); });
+class BareStage : public testing::TestWithParam<int> {};  // of parameters without a model
+INSTANTIATE_TEST_SUITE_P(Of, BareStage, testing::Values(1, 2), [](const auto& given) { return std::to_string(given.param); });
+INSTANTIATE_TEST_SUITE_P(Of, Stage, testing::Values(1, 2, 3), [](const auto& given) { return std::to_string(given.param); });
 
 TEST_P(Stage, HasTheBitsOfStageZeroForEveryBucketSizeAndNumberOfLanes) {
   const Lesson lesson = busy(3);
@@ -68,7 +88,7 @@ TEST_P(Stage, AccumulatedStepsRepeatForEveryBucketSizeAndNumberOfLanes) {
   lesson.options.norms = false;
   lesson.rows = {4, 4};
   lesson.micro = 2;
-  const auto reference = learn(GetParam() == 1 ? lesson : at_stage(lesson, 2));
+  const auto reference = learn(GetParam() == 1 ? lesson : at_stage(lesson, 5 - GetParam()));  // 2 as 3
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{4096}, std::size_t{0}})
     for (const int lanes : {0, 2})
       expect_same_bits(learn(at_stage(lesson, GetParam(), lanes, bytes)), reference, fmt::format("{} bytes, {} lanes:", bytes, lanes));
@@ -92,7 +112,7 @@ TEST_P(Stage, UnevenAndEmptyBatchesEqualStageZero) {
 }
 
 // Of tensors smaller than a block, than a cache line, than the world.
-TEST_P(Stage, TinyAndOddTensorsAreSharedOutToo) {
+TEST_P(BareStage, TinyAndOddTensorsAreSharedOutToo) {
   for (const int ranks : {1, 2, 5})
     collective::run_ranks(ranks, [&](collective::Communicator& comm) {
       std::vector<Parameter> parameters;
@@ -119,12 +139,12 @@ TEST_P(Stage, ABadGradientOnOneRankCallsTheStepOffEverywhereAndTrainingGoesOn) {
     std::vector<Named> params(3);
     lesson.after_begin = [&](const Context& c) {
       if (c.step != 2) return;
-      params[static_cast<std::size_t>(c.comm.rank().value)] = copies(c.model.named_parameters());
+      params[static_cast<std::size_t>(c.comm.rank().value)] = now(c);
       const at::Tensor weight = c.model.named_parameters()[2].second;
       if (c.comm.rank() == Rank{1}) weight.mutable_grad() = at::full_like(weight, std::numeric_limits<float>::quiet_NaN());
     };
     lesson.after_finish = [&](const Context& c) {
-      if (c.step == 2) expect_same_bits(copies(c.model.named_parameters()), params[static_cast<std::size_t>(c.comm.rank().value)]);
+      if (c.step == 2) expect_same_bits(now(c), params[static_cast<std::size_t>(c.comm.rank().value)]);
     };
     for (const auto& rank : learn(lesson)) {
       EXPECT_TRUE(rank.verdicts[0].committed);
@@ -134,7 +154,7 @@ TEST_P(Stage, ABadGradientOnOneRankCallsTheStepOffEverywhereAndTrainingGoesOn) {
   }
 }
 
-TEST_P(Stage, AParameterWithoutGradientIsLeftAloneWhenNoRankHasOne) {
+TEST_P(BareStage, AParameterWithoutGradientIsLeftAloneWhenNoRankHasOne) {
   for (const int lanes : {0, 2})
     collective::run_ranks(3, [&](collective::Communicator& comm) {
       const at::Tensor everywhere = at::ones({600}).requires_grad_(true), somewhere = at::ones({2}).requires_grad_(true),
@@ -155,7 +175,7 @@ TEST_P(Stage, AParameterWithoutGradientIsLeftAloneWhenNoRankHasOne) {
     });
 }
 
-TEST_P(Stage, MovesTwoThirdsOfTwiceTheParametersOverThreeRanks) {
+TEST_P(BareStage, MovesTwoThirdsOfTwiceTheParametersOverThreeRanks) {
   for (const int lanes : {0, 1})
     collective::run_ranks(3, [&](collective::Communicator& comm) {
       std::vector<Parameter> parameters;
@@ -189,7 +209,7 @@ TEST_P(Stage, HoldsWhatItsFormulaSays) {
     sync::Pool pool(alone);
     sync::Bucket bucket(0, {{.name = "w", .param = w}}, alone, quarter, &pool);
     bucket.own_parameters(*optim::make("adam"), alone);
-    EXPECT_EQ(before(MemoryClass::parameters) - p, 4 * kPsi);
+    EXPECT_EQ(before(MemoryClass::parameters) - p, GetParam() < 3 ? 4 * kPsi : 4 * kPsi / kRanks);
     EXPECT_EQ(before(MemoryClass::gradients) - g, GetParam() == 1 ? 4 * kPsi : 4 * kPsi / kRanks);
     EXPECT_EQ(before(MemoryClass::optimizer) - o, 8 * kPsi / kRanks);
   });
@@ -251,6 +271,99 @@ TEST_P(Stage, ShardsCoverEveryElementOnceAndCanBeLoadedBack) {
   EXPECT_GT(found, 10u);
 }
 
+TEST(StageThree, MovesThreeTimesTheParametersAndKeepsNoneOfThemIn) {
+  for (const int lanes : {0, 1}) {
+    Lesson lesson = at_stage(busy(3), 3, lanes);
+    lesson.model = "gpt(vocab=11, context=5, d=16, heads=2, layers=1, tied=false)";  // a tied weight is gathered for each of its blocks
+    const auto moved = [](const Context& c) {
+      std::vector<double> sums{static_cast<double>(c.comm.moved(collective::Verb::reduce_scatter).elements),
+                               static_cast<double>(c.comm.moved(collective::Verb::all_gather).elements)};
+      c.comm.all_reduce(collective::piece(std::span(sums)), collective::Op::sum);
+      return sums;
+    };
+    lesson.after_finish = [&](const Context& c) {
+      double psi = 0;
+      for (const auto& b : c.engine.buckets()) psi += static_cast<double>(b->bytes() / 4);
+      const auto sums = moved(c);
+      EXPECT_EQ(sums[0], c.step * psi * 2);  // of all three ranks together: 3 * psi * (3 - 1) / 3
+      EXPECT_EQ(sums[1], c.step * psi * 2 * 2);
+      EXPECT_EQ(c.engine.residency().resident(), 0u);
+      EXPECT_LE(c.engine.residency().most_resident(), 4u) << "a block, the tied embedding, and what backward has not let go of yet";
+      EXPECT_THAT(failure_text([&] { c.model.named_parameters()[0].second.sum().item<float>(); }),
+                  HasSubstr("is read while its memory is away"));
+    };
+    learn(lesson);
+  }
+}
+
+TEST(StageThree, EvaluatesThroughTheSameBlocks) {
+  Lesson lesson = at_stage(busy(2), 3, 1);
+  const Lesson plain = busy(2);
+  at::Tensor expected;
+  Lesson reference = plain;
+  reference.after_finish = [&](const Context& c) {
+    const at::NoGradGuard no_grad;
+    if (c.comm.rank() == Rank{0}) expected = c.model.forward(c.model.example(3, 5));
+  };
+  reference.steps = lesson.steps = 2;
+  learn(reference);
+  lesson.after_finish = [&](const Context& c) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor found = c.model.forward(c.model.example(3, 5));
+    EXPECT_EQ(c.engine.residency().resident(), 0u);
+    EXPECT_TRUE(c.step < 2 || at::equal(found, expected));
+  };
+  learn(lesson);
+}
+
+TEST(StageThree, WithoutBlocksIsRefused) {
+  collective::run_ranks(1, [](collective::Communicator& comm) {
+    const at::Tensor w = at::ones({2}).requires_grad_(true);
+    const auto error = failure_of([&] { Engine(comm, {{"w", w}}, {.strategy = "zero(stage=3)", .lanes = 0}, optim::make("sgd")); });
+    EXPECT_THAT(error.what, HasSubstr("no parameter is in a block"));
+  });
+}
+
+TEST_P(Stage, OffloadedToAFileItLearnsTheSame) {
+  Lesson lesson = busy(2);
+  const auto reference = learn(lesson);
+  lesson.options.strategy = fmt::format("zero(stage={}, op=sum, offload=\"file:{}\")", GetParam(), testing::TempDir());
+  lesson.after_begin = [](const Context& c) {
+    if (c.step > 1) return;
+    EXPECT_GT(c.engine.buckets().size(), 0u);
+  };
+  expect_same_bits(learn(lesson), reference);
+}
+
+// A rank is lost after two steps; a fresh engine in its place gets everything back from its buddy and goes on as if nothing had happened.
+TEST_P(Stage, ABuddyGivesBackWhatALostRankHad) {
+  constexpr int kLost = 1;
+  const Lesson plain = busy(3);
+  const auto reference = learn(plain);
+  Lesson lesson = plain;
+  lesson.options.strategy = fmt::format("zero(stage={}, op=sum, buddy=true)", GetParam());
+  lesson.after_finish = [&](const Context& c) {
+    if (c.step != 2) return;
+    if (c.comm.rank() == Rank{kLost})  // what a fresh process would hold
+      c.engine.each_shard([](const auto&, const auto&, auto, auto, auto, const at::Tensor& flat) { at::Tensor(flat).fill_(-1); });
+    c.engine.take_back(Rank{kLost});
+  };
+  expect_same_bits(learn(lesson), reference);
+}
+
+TEST_P(Stage, ABuddyCostsTheBytesOfAShard) {
+  Lesson lesson = at_stage(busy(3), GetParam());
+  lesson.options.strategy = fmt::format("zero(stage={}, op=sum, buddy=true)", GetParam());
+  lesson.after_finish = [&](const Context& c) {
+    std::size_t psi = 0;
+    for (const auto& b : c.engine.buckets()) psi += b->bytes() / 4;
+    double kept = static_cast<double>(c.comm.moved(collective::Verb::all_to_all).elements);
+    c.comm.all_reduce(collective::piece(std::span(&kept, 1)), collective::Op::sum);
+    EXPECT_EQ(kept, static_cast<double>(psi) * c.step * (GetParam() == 3 ? 3 : 2)) << "two states of adam, and in stage 3 the parameters";
+  };
+  learn(lesson);
+}
+
 TEST(Stages, WhatCannotBeIsRefusedWithTheReason) {
   collective::run_ranks(1, [](collective::Communicator& comm) {
     const at::Tensor w = at::ones({2}).requires_grad_(true);
@@ -259,6 +372,13 @@ TEST(Stages, WhatCannotBeIsRefusedWithTheReason) {
     };
     EXPECT_THAT(why({.strategy = "zero(stage=1)"}, nullptr), HasSubstr("without an optimizer"));
     EXPECT_THAT(why({.strategy = "zero(stage=4)"}, "sgd"), HasSubstr("stage"));
+    EXPECT_THAT(why({.strategy = "zero(offload=host)"}, "sgd"), HasSubstr("trains on the CPU"));
+    EXPECT_THAT(why({.strategy = "zero(offload=disk)"}, "sgd"), HasSubstr("file:FOLDER"));
+    EXPECT_THAT(why({.strategy = "zero(offload=\"file:/nowhere\")"}, "adam"), HasSubstr("/nowhere"));
+    EXPECT_THAT(failure_of([&] {
+                  Engine(comm, {{"w", w}}, {.strategy = "zero(stage=1)", .lanes = 0}, optim::make("sgd")).take_back(Rank{0});
+                }).what,
+                HasSubstr("buddy=true"));
     Engine engine(comm, {{"w", w}}, {.strategy = "zero(stage=2)", .lanes = 0, .norms = true}, optim::make("adam"));
     EXPECT_THAT(failure_of([&] { engine.each_state([](const auto&, const auto&, const auto&) {}); }).what, HasSubstr("each_shard"));
     EXPECT_THAT(failure_of([&] { engine.begin({.step = 1, .lr = 1}, false); }).what, HasSubstr("norms"));

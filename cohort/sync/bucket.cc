@@ -7,18 +7,16 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "cohort/base/bytes.h"
-#include "cohort/base/pages.h"
 #include "cohort/nn/tensor.h"
+#include "cohort/sync/memory.h"
 
 namespace cohort::sync {
 namespace {
 
-constexpr std::size_t kAlign = 64;     // bytes: a cache line, and what the widest vector load likes
-constexpr std::size_t kSmall = 1_MiB;  // below it huge pages are mostly air, and a model may have a thousand small buckets
+constexpr std::size_t kAlign = 64;  // bytes: a cache line, and what the widest vector load likes
 
 at::ScalarType type_of(const std::vector<Member>& members) {
   if (members.empty()) throw_failure(Kind::bug, "a bucket without parameters");
@@ -31,20 +29,6 @@ at::ScalarType type_of(const std::vector<Member>& members) {
   if (type != at::kFloat && type != at::kDouble)
     throw_failure(Kind::usage, "parameter {} is {}: float and double are trained", members[0].name, c10::toString(type));
   return type;
-}
-
-// Regions differ by an odd number of lines, or passes over several of them at once would fight for the same cache sets.
-collective::Region pages_for(std::size_t bytes, std::size_t which) {
-  if (bytes < kSmall) {
-    const std::shared_ptr<void> lines(::operator new (bytes, std::align_val_t{kAlign}),
-                                      [](void* p) { ::operator delete (p, std::align_val_t{kAlign}); });
-    std::memset(lines.get(), 0, bytes);
-    return collective::Region{lines, lines.get(), bytes};
-  }
-  const std::size_t skew = which * (kPageBytes + 17 * kAlign);
-  auto pages = huge_pages(bytes + skew);
-  void* const data = static_cast<std::byte*>(pages.get()) + skew;
-  return collective::Region{std::move(pages), data, bytes};
 }
 
 }  // namespace
@@ -71,16 +55,13 @@ Bucket::Bucket(int index, std::vector<Member> members, collective::Communicator&
   name_ = members_.size() == 1 ? fmt::format("bucket {} ({})", index, members_[0].name)
                                : fmt::format("bucket {} ({} .. {})", index, members_.front().name, members_.back().name);
   if (!pooled()) grads_ = {comm.allocate(bytes()), 0, {MemoryClass::gradients, bytes()}};
-  if (sharding_.stage == 0) {
-    attach();
-    return;
-  }
+  if (!pooled()) attach();
+  if (sharding_.stage == 0) return;
   std::vector<Range> tensors;
   for (const Member& m : members_) tensors.push_back({m.first, m.count});
-  const auto edges = cut(tensors, count_, sharding_.ranks);
-  for (std::size_t r = 0; r + 1 < edges.size(); ++r) counts_.push_back(edges[r + 1] - edges[r]);
-  const auto me = static_cast<std::size_t>(sharding_.me);
-  owned_ = {edges[me], counts_[me]};
+  edges_ = cut(tensors, count_, sharding_.ranks);
+  for (std::size_t r = 0; r + 1 < edges_.size(); ++r) counts_.push_back(edges_[r + 1] - edges_[r]);
+  owned_ = range_of(sharding_.me);
   const std::size_t own_bytes = owned_.count * c10::elementSize(type_);
   if (pooled()) sums_ = {pages_for(own_bytes, 0), owned_.first, {MemoryClass::gradients, own_bytes}};
   came_.assign(members_.size(), false);
@@ -123,12 +104,12 @@ std::byte* Bucket::gradient(const Member& m) const {
 }
 
 void Bucket::attach() {
-  if (sharding_.stage > 0) return;
+  if (pooled()) return;
   const at::NoGradGuard no_grad;  // a lane's thread starts with it on, and a gradient made with create_graph has a history
   for (const Member& m : members_) {
     const at::Tensor now = m.param.grad();
     const bool dense = now.defined() && now.layout() == at::kStrided;
-    if (dense && now.data_ptr() == gradient(m) && now.is_contiguous()) continue;
+    if (dense && now.data_ptr() == at(grads_, m.first) && now.is_contiguous()) continue;
     const at::Tensor place = view(grads_, m.first, m.param.sizes());
     if (now.defined()) {
       place.copy_(dense ? now : now.to_dense());
@@ -161,7 +142,7 @@ void Bucket::take(std::size_t member) {
 }
 
 void Bucket::gather() {
-  if (sharding_.stage == 0) return attach();
+  if (!pooled()) return attach();
   need_place();
   for (std::size_t i = 0; i < members_.size(); ++i) {
     take(i);  // a gradient that no backward made
@@ -173,8 +154,8 @@ void Bucket::gather() {
 collective::Piece Bucket::landing() const { return piece(pooled() && !summed_ ? sums_ : grads_, owned_); }
 
 void Bucket::agreed() {
-  came_.assign(members_.size(), false);
   if (!pooled()) return;
+  came_.assign(members_.size(), false);
   if (summed_) {
     const auto count = static_cast<std::int64_t>(owned_.count);
     view(sums_, owned_.first, {count}).add_(view(grads_, owned_.first, {count}));
@@ -184,10 +165,10 @@ void Bucket::agreed() {
 }
 
 void Bucket::clear() {
-  if (sharding_.stage == 0) return void(std::memset(grads_.region.data(), 0, bytes()));
+  if (!pooled()) return void(std::memset(grads_.region.data(), 0, bytes()));
   came_.assign(members_.size(), false);
   summed_ = false;
-  if (pooled() && grads_.region.data() != nullptr) pool_->give_back(std::exchange(grads_.region, {}));
+  if (grads_.region.data() != nullptr) pool_->give_back(std::exchange(grads_.region, {}));
 }
 
 void Bucket::rebase(const collective::Region& fresh) {
@@ -197,69 +178,7 @@ void Bucket::rebase(const collective::Region& fresh) {
   if (fresh.data() == grads_.region.data()) return;
   std::memcpy(fresh.data(), grads_.region.data(), bytes());
   grads_.region = fresh;
-  if (sharding_.stage > 0) return;
   for (const Member& m : members_) m.param.mutable_grad() = view(grads_, m.first, m.param.sizes());
-}
-
-// --- parameters and state
-
-void Bucket::own_parameters(const optim::Optimizer& rule, collective::Communicator& comm) {
-  const at::NoGradGuard no_grad;
-  const std::size_t own_bytes = owned_.count * c10::elementSize(type_);
-  const std::size_t held = sharding_.stage >= 3 ? own_bytes : bytes();
-  // Where peers gather them they lie in the communicator's memory, else in pages of this process.
-  params_ = {sharding_.stage == 0 ? pages_for(held, 1) : comm.allocate(std::max(held, kAlign)),
-             sharding_.stage >= 3 ? owned_.first : 0,
-             {MemoryClass::parameters, held}};
-  for (Member& m : members_) sharding_.stage >= 3 ? copy_owned(m) : move_in(m);
-  states_.clear();
-  for (std::size_t i = 0; i < rule.state_names().size(); ++i) {
-    states_.push_back({pages_for(own_bytes, 2 + i), owned_.first, {MemoryClass::optimizer, own_bytes}});
-    for (const Member& m : members_) own_state(m, i).fill_(rule.initial_state(i));
-  }
-}
-
-void Bucket::move_in(Member& m) {
-  const at::Tensor place = view(params_, m.first, m.param.sizes());
-  place.copy_(m.param.detach());
-  m.param.set_data(place);
-  if (sharding_.stage == 0) m.param.mutable_grad() = view(grads_, m.first, m.param.sizes());
-}
-
-void Bucket::copy_owned(const Member& m) {
-  const Range own = owned(m);
-  const auto first = static_cast<std::int64_t>(own.first), count = static_cast<std::int64_t>(own.count);
-  own_parameter(m).copy_(m.param.detach().view(-1).narrow(0, first, count));
-}
-
-collective::Piece Bucket::all_in(const collective::Region& memory) const {
-  return {memory.data(), count_, nn::dtype_of(type_), collective::Device::cpu};
-}
-
-collective::Piece Bucket::parameters() const { return piece(params_, {0, count_}); }
-collective::Piece Bucket::owned_parameters() const { return piece(params_, owned_); }
-
-optim::Slice Bucket::slice(const Member& m, std::vector<void*>& state) const {
-  const std::size_t first = first_owned(m);
-  state.clear();
-  for (const auto& flat : states_) state.push_back(at(flat, first));
-  return {.param = at(params_, first),
-          .grad = gradient(m),
-          .state = state,
-          .count = owned(m).count,
-          .dtype = real(),
-          .lr_scale = m.group.lr_scale,
-          .weight_decay = m.group.weight_decay};
-}
-
-at::Tensor Bucket::state(const Member& m, std::size_t which) const { return view(states_.at(which), m.first, m.param.sizes()); }
-
-at::Tensor Bucket::own_parameter(const Member& m) const {
-  return view(params_, first_owned(m), {static_cast<std::int64_t>(owned(m).count)});
-}
-
-at::Tensor Bucket::own_state(const Member& m, std::size_t which) const {
-  return view(states_.at(which), first_owned(m), {static_cast<std::int64_t>(owned(m).count)});
 }
 
 }  // namespace cohort::sync

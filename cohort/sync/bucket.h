@@ -3,9 +3,9 @@
 // that an update is a pass over contiguous memory. What a rank holds of it follows the stage (ownership.h says which elements are its own):
 //   stage 0  gradients, parameters and state of all elements. Every param.grad is a view into the communicator's memory, so peers reduce
 //            it in place: no copy in, no copy out.
-//   stage 1  gradients and parameters of all, state of its own elements. A gradient is moved in when it arrives (take), while it is hot:
-//            cheaper than adding it to zeros, and param.grad is undefined afterwards.
-//   stage 2  as 1, but gradients lie in a region of the Pool while they are on their way, and only the own piece stays.
+//   stage 1  gradients and parameters of all, as views too; state of its own elements.
+//   stage 2  parameters of all; gradients lie in a region of the Pool while they are on their way, and only the own piece stays. A gradient
+//            is moved in when it arrives (take), while it is hot, and param.grad is undefined afterwards.
 //   stage 3  as 2, and of the parameters too only the own piece stays; all of them come and go (engine/gathering.h).
 // Owner: Engine. Threads: one at a time; a lane while it carries the bucket, else the thread that trains. Failure: Kind::usage.
 #pragma once
@@ -55,14 +55,15 @@ class Bucket {
   // --- gradients
   collective::Piece gradients() const;         // all of them, flat
   std::byte* gradient(const Member& m) const;  // the first byte of one; of its owned elements after agreed()
-  void attach();  // stage 0: every param.grad is its view, again: zero_grad() may have dropped it; one that lies elsewhere is copied in
-  void take(std::size_t member);      // from stage 1 on: param.grad moves in, added to what came since the last agreement
+  void
+  attach();  // up to stage 1: every param.grad is its view, again: zero_grad() may have dropped it; one that lies elsewhere is copied in
+  void take(std::size_t member);      // from stage 2 on: param.grad moves in, added to what came since the last agreement
   void gather();                      // before they are agreed upon: all are in place, those that did not come are zero
   collective::Piece landing() const;  // from stage 1 on: where the agreed gradients of this rank's piece go ..
   void agreed();                      // .. and they are there
   bool in_flight() const { return grads_.region.data() != nullptr; }  // it has a place for gradients that arrive
   void clear();                                                       // gradients to zero
-  void settled() { summed_ = false; }                                 // they went into an update, which left zeros behind or needs none
+  void settled();                                                     // they went into an update, which left zeros behind or needs none
   void rebase(const collective::Region& fresh);  // gradients move into other memory of at least bytes(); nothing else changes
 
   // --- parameters and one run per name of the rule's state
@@ -73,8 +74,11 @@ class Bucket {
   collective::Piece all_in(const collective::Region& memory) const;      // all of them, gathered there
   optim::Slice slice(const Member& m, std::vector<void*>& state) const;  // owned elements; state: keeps the pointers the slice borrows
   at::Tensor state(const Member& m, std::size_t which) const;            // stage 0: of the shape of its parameter
-  at::Tensor own_parameter(const Member& m) const;                       // owned elements, flat
-  at::Tensor own_state(const Member& m, std::size_t which) const;        // the same elements
+  // --- buddy copies: every rank keeps the state of the rank before it, and in stage 3 its parameters
+  void copy_to_buddy(collective::Communicator& comm) const;        // collective, after an update
+  void take_back(collective::Communicator& comm, Rank lost);       // collective: the rank after `lost` gives it what it kept
+  at::Tensor own_parameter(const Member& m) const;                 // owned elements, flat
+  at::Tensor own_state(const Member& m, std::size_t which) const;  // the same elements
 
  private:
   struct Flat {
@@ -88,6 +92,10 @@ class Bucket {
   void need_place();
   void move_in(Member& m);
   void copy_owned(const Member& m);
+  void keep_for_buddy();
+  void cool_down() const;
+  Range range_of(int rank) const { return {edges_[static_cast<std::size_t>(rank)], counts_[static_cast<std::size_t>(rank)]}; }
+  std::vector<const Flat*> precious() const;       // what no other rank has
   std::size_t first_owned(const Member& m) const;  // in the flat memory
   bool pooled() const { return sharding_.stage >= 2; }
 
@@ -97,14 +105,15 @@ class Bucket {
   const std::size_t count_;  // elements, with the gaps
   const Sharding sharding_;
   Pool* const pool_;
-  std::vector<std::size_t> counts_;
+  std::vector<std::size_t> edges_, counts_;  // by rank
   Range owned_;
   std::string name_;
   Flat grads_;                // all elements; from stage 2 on lent by the pool, between the first arrival and the agreement
   Flat sums_;                 // from stage 2 on: agreed gradients of the own piece
   Flat params_;               // all elements; stage 3: the own piece
   std::vector<Flat> states_;  // the own piece
-  std::vector<bool> came_;    // by member: its gradient lies in grads_
+  std::vector<Flat> kept_;    // precious() of the rank before this one
+  std::vector<bool> came_;    // from stage 2 on, by member: its gradient lies in grads_
   bool summed_ = false;       // sums_ holds an agreed gradient of this step already
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace cohort::sync {
@@ -25,6 +26,8 @@ std::vector<std::size_t> cut(std::span<const Range> tensors, std::size_t total, 
 // How the bucket's parts are spread over the ranks. Stage 0: every rank holds everything.
 struct Sharding {
   int stage = 0, ranks = 1, me = 0;
+  bool buddy = false;     // every rank also keeps what only the rank before it has
+  std::string offload{};  // a folder: state, and in stage 3 parameters, lie in files there
 };
 
 }  // namespace cohort::sync

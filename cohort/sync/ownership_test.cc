@@ -18,7 +18,7 @@ TEST(Ownership, IsEvenWhereBlocksAllow) {
 
 TEST(Ownership, OfATensorSmallerThanTheWorldLeavesSomeWithNothing) {
   const Range tiny[]{{0, 3}};
-  EXPECT_THAT(cut(tiny, 16, 4), ElementsAre(0, 0, 0, 16, 16));
+  EXPECT_THAT(cut(tiny, 16, 4), ElementsAre(0, 0, 0, 0, 16));
   const Range two[]{{0, 3}, {16, 20}};
   EXPECT_THAT(cut(two, 48, 2), ElementsAre(0, 16, 48));
 }

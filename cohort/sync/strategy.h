@@ -18,8 +18,9 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual std::string_view name() const = 0;
-  virtual bool averages() const = 0;       // the agreed gradient is the mean over the ranks; false: their sum
-  virtual int stage() const { return 0; }  // of sharding (bucket.h)
+  virtual bool averages() const = 0;  // the agreed gradient is the mean over the ranks; false: their sum
+  virtual Sharding sharding(Rank me, int ranks) const { return {0, ranks, me.value}; }  // of every bucket
+  int stage() const { return sharding(Rank{0}, 1).stage; }
   virtual void agree(Bucket& bucket, const Wire& wire) = 0;
   virtual void publish(Bucket& bucket, const Wire& wire) = 0;  // fresh parameters reach their readers
 };

@@ -5,10 +5,15 @@ namespace {
 
 class Zero final : public Strategy {
  public:
-  Zero(int stage, collective::Op op) : stage_(stage), op_(op) {}
+  Zero(Sharding sharding, collective::Op op) : sharding_(std::move(sharding)), op_(op) {}
   std::string_view name() const override { return "zero"; }
   bool averages() const override { return op_ == collective::Op::average; }
-  int stage() const override { return stage_; }
+  Sharding sharding(Rank me, int ranks) const override {
+    Sharding mine = sharding_;
+    mine.ranks = ranks;
+    mine.me = me.value;
+    return mine;
+  }
 
   void agree(Bucket& bucket, const Wire& wire) override {
     wire.comm->reduce_scatter(bucket.gradients(), bucket.landing(), op_, {.name = bucket.name(), .deadline = wire.deadline},
@@ -16,37 +21,58 @@ class Zero final : public Strategy {
     bucket.agreed();
   }
   void publish(Bucket& bucket, const Wire& wire) override {
-    if (bucket.sharding().stage >= 3 || wire.comm->size() == 1) return;  // readers gather for themselves; there are no others
-    wire.comm->all_gather(bucket.owned_parameters(), bucket.parameters(), {.name = bucket.name(), .deadline = wire.deadline},
-                          bucket.counts());
+    const collective::Call call{.name = bucket.name(), .deadline = wire.deadline};
+    if (bucket.sharding().stage < 3 && wire.comm->size() > 1)  // in stage 3 readers gather for themselves
+      wire.comm->all_gather(bucket.owned_parameters(), bucket.parameters(), call, bucket.counts());
+    bucket.copy_to_buddy(*wire.comm);
   }
 
  private:
-  const int stage_;
+  const Sharding sharding_;
   const collective::Op op_;
 };
+
+std::string folder_of(const std::string& offload) {
+  constexpr std::string_view kFile = "file:";
+  if (offload == "none") return {};
+  if (offload == "host")
+    throw_failure(Kind::usage,
+                  "zero(offload=host): the engine trains on the CPU, so everything lies in the host's memory already; "
+                  "offload=file:FOLDER takes it to a disk");
+  if (!offload.starts_with(kFile) || offload.size() == kFile.size())
+    throw_failure(Kind::usage, "zero(offload={}): say none, or file:FOLDER", offload);
+  return offload.substr(kFile.size());
+}
 
 }  // namespace
 
 const SpecSchema& zero_schema() {
-  static const SpecSchema schema{"zero",
-                                 "every rank updates the elements it owns, and holds less the higher the stage",
-                                 {{.name = "stage",
-                                   .type = SpecParam::Type::integer,
-                                   .doc = "1: optimizer state is sharded; 2: gradients too",
-                                   .preset = "1",
-                                   .low = 1,
-                                   .high = 2},
-                                  {.name = "op",
-                                   .type = SpecParam::Type::word,
-                                   .doc = "how gradients are combined",
-                                   .preset = "average",
-                                   .words = {"average", "sum"}}}};
+  static const SpecSchema schema{
+      "zero",
+      "every rank updates the elements it owns, and holds less the higher the stage",
+      {{.name = "stage",
+        .type = SpecParam::Type::integer,
+        .doc = "1: optimizer state is sharded; 2: gradients too; 3: parameters too",
+        .preset = "1",
+        .low = 1,
+        .high = 3},
+       {.name = "op", .type = SpecParam::Type::word, .doc = "how gradients are combined", .preset = "average", .words = {"average", "sum"}},
+       {.name = "buddy",
+        .type = SpecParam::Type::boolean,
+        .doc = "each rank also keeps the shard of the rank before it, so that one lost rank loses nothing",
+        .preset = "false"},
+       {.name = "offload",
+        .type = SpecParam::Type::text,
+        .doc = "none, or file:FOLDER: optimizer state, and in stage 3 parameters, lie in mapped files of that folder",
+        .preset = "none"}}};
   return schema;
 }
 
 std::unique_ptr<Strategy> make_zero(const SpecValues& values) {
-  return std::make_unique<Zero>(static_cast<int>(values.integer("stage")), *collective::op_named(values.word("op")));
+  Sharding sharding{.stage = static_cast<int>(values.integer("stage"))};
+  sharding.buddy = values.boolean("buddy");
+  sharding.offload = folder_of(values.text("offload"));
+  return std::make_unique<Zero>(std::move(sharding), *collective::op_named(values.word("op")));
 }
 
 }  // namespace cohort::sync

@@ -55,11 +55,13 @@ class Stepper {
 
 class CohortStepper final : public Stepper {
  public:
-  CohortStepper(const Job& job, const nn::Model& model, const StepRun& run)
+  CohortStepper(const Job& job, nn::Model& model, const StepRun& run)
       : model_(model),
         lr_(run.lr),
         engine_(job.comm(), parameters(model), {.strategy = run.strategy, .early_update = run.early_update},
-                optim::make(fmt::format("{}(lr={})", run.rule, run.lr)), job.suggested_threads() * job.local_size(), job.local_size()) {}
+                optim::make(fmt::format("{}(lr={})", run.rule, run.lr)), job.suggested_threads() * job.local_size(), job.local_size()) {
+    if (engine_.shards_parameters()) model.around(engine_.around());
+  }
 
   Sums step(const data::Batch& batch, std::int64_t number) override {
     const nn::Tensors t = nn::tensors(batch);
@@ -82,6 +84,7 @@ class CohortStepper final : public Stepper {
   static std::vector<engine::Parameter> parameters(const nn::Model& model) {
     std::vector<engine::Parameter> all;
     for (const auto& [name, tensor] : model.named_parameters()) all.push_back({.name = name, .tensor = tensor});
+    engine::share_out(model, all);
     return all;
   }
 

@@ -10,12 +10,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cohort/base/bytes.h"
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/trace.h"
+#include "cohort/nn/residency.h"
 #include "cohort/observe/clocks.h"
 #include "cohort/observe/timeline.h"
 
@@ -192,9 +194,13 @@ void Chronicle::evaluated(const Evaluation& test, std::int64_t step, std::int64_
                   test.loss, 100 * test.accuracy));
 }
 
-void Chronicle::show_values(const nn::Model& model, std::int64_t step) {
-  if (!events_ || !config_.observe.histograms) return;
-  for (const auto& [name, p] : model.named_parameters()) {
+void Chronicle::show_values(Learner& learner, std::int64_t step) {
+  const bool apart = learner.engine().shards_parameters();  // then every rank helps to bring them together, one after the other
+  if (!config_.observe.histograms || !config_.observe.tensorboard || (!events_ && !apart)) return;
+  for (const auto& [name, p] : learner.model().named_parameters()) {
+    std::optional<nn::Residency::Hold> here;
+    if (apart) here.emplace(learner.engine().residency().hold(p));
+    if (!events_) continue;
     const at::Tensor values = p.detach().to(at::kFloat).contiguous();
     events_->histogram("parameters/" + name, step, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
   }

@@ -36,7 +36,7 @@ class Chronicle {
   void step_done(const StepResult& result, std::int64_t step, std::int64_t done_in_epoch);
   void epoch_ends(std::int64_t step);  // before evaluating
   void evaluated(const Evaluation& test, std::int64_t step, std::int64_t epoch);
-  void show_values(const nn::Model& model, std::int64_t step);        // histograms of parameters
+  void show_values(Learner& learner, std::int64_t step);              // histograms of parameters; every rank calls it
   void show_images(const at::Tensor& batch);                          // [n, 1 or 3, h, w]
   void say(const std::string& line);                                  // above the progress bar
   RunSummary finish(const Evaluation& test, const Learner& learner);  // collective: gathers the ranks' times, writes report and trace

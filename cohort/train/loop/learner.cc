@@ -64,6 +64,7 @@ Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int 
   auto given = parameters(*rule);
   for (const auto& p : given) nn::broadcast(comm, p.tensor.detach(), Rank{0}, {.name = p.name});
   for (const auto& [name, buffer] : model_.named_buffers()) nn::broadcast(comm, buffer, Rank{0}, {.name = name});
+  engine::share_out(model_, given);
   model_.train();
   engine::EngineOptions options = config.engine;
   if (options.autotune) {
@@ -72,6 +73,7 @@ Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int 
     tuning_ = std::move(tuned.why);
   }
   engine_ = std::make_unique<engine::Engine>(comm, std::move(given), options, std::move(rule), cores, ranks_here);
+  if (engine_->shards_parameters()) model_.around(engine_->around(recomputing_.around));
   steps_per_epoch_ = data::steps_of(share());
   start_at(0, 0, 0);
 }
@@ -130,7 +132,8 @@ double Learner::compute(const data::Batch& batch) {
     engine_->begin(
         {.step = step_ + 1 - scale_.skipped(), .lr = schedule_.lr(step_, total_, base_lr_, comm_.size()), .grad_scale = 1 / scale_.value()},
         k + 1 == micros);
-    if (first == last && !norm_comm_) continue;  // the end of an epoch: other ranks have samples, this one adds nothing
+    // The end of an epoch: other ranks have samples, this one adds nothing, unless they need its part of statistics or parameters.
+    if (first == last && !norm_comm_ && !engine_->shards_parameters()) continue;
     const Span span{"forward and backward"};
     const at::Tensor logits = forward(all.inputs.narrow(0, first, last - first));
     const nn::Loss loss =
@@ -219,7 +222,7 @@ Evaluation Learner::evaluate() {
   double sums[] = {0, 0, 0};
   for (std::int64_t i = loader.steps(0); i > 0; --i) {
     const data::Batch batch = loader.next(Deadline::in(kDataPatience));
-    if (batch.count == 0) continue;
+    if (batch.count == 0 && !engine_->shards_parameters()) continue;
     const nn::Tensors t = nn::tensors(batch);
     const at::Tensor logits = model_.forward(t.inputs);
     const nn::Loss loss = nn::loss_of(logits, t.labels);

@@ -100,7 +100,7 @@ void Trainer::train_epoch(Chronicle& chronicle, Keeper& keeper, Evaluation& test
   chronicle.epoch_ends(learner_->step());
   test = learner_->evaluate();
   chronicle.evaluated(test, learner_->step(), epoch + 1);
-  chronicle.show_values(learner_->model(), learner_->step());
+  chronicle.show_values(*learner_, learner_->step());
   if (learner_->position().epoch != epoch) keeper.save_if_due(true);  // after it: a checkpoint of an epoch's end comes with its evaluation
 }
 

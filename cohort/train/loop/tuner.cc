@@ -29,6 +29,7 @@ std::vector<engine::EngineOptions> candidates(const TuneSetting& setting) {
 
 double time_candidate(collective::Communicator& comm, nn::Model& model, const TuneSetting& setting, const engine::EngineOptions& options) {
   engine::Engine engine(comm, setting.parameters, options, optim::make(setting.rule), setting.cores, setting.ranks_here);
+  if (engine.shards_parameters()) model.around(engine.around());
   const at::Tensor input = model.example(setting.batch, 1);
   std::vector<double> times;
   for (int i = 0; i < kWarm + kTimed; ++i) {
@@ -43,6 +44,10 @@ double time_candidate(collective::Communicator& comm, nn::Model& model, const Tu
     out.to(at::kFloat).sum().mul(1e-9).backward();
     engine.finish();
     if (i >= kWarm) times.push_back(Seconds(Clock::now() - start).count());
+  }
+  if (engine.shards_parameters()) {
+    engine.make_whole();
+    model.around(nullptr);
   }
   std::nth_element(times.begin(), times.begin() + kTimed / 2, times.end());
   double slowest[] = {times[kTimed / 2]};

@@ -1,0 +1,141 @@
+// What a bucket holds beside gradients: parameters, the optimizer's state, and a buddy's copy of them.
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "cohort/base/bytes.h"
+#include "cohort/nn/tensor.h"
+#include "cohort/sync/bucket.h"
+#include "cohort/sync/memory.h"
+
+namespace cohort::sync {
+
+void Bucket::own_parameters(const optim::Optimizer& rule, collective::Communicator& comm) {
+  const at::NoGradGuard no_grad;
+  const std::size_t own_bytes = owned_.count * c10::elementSize(type_);
+  const bool sharded = sharding_.stage >= 3, offloaded = !sharding_.offload.empty();
+  const std::size_t held = sharded ? own_bytes : bytes();
+  const auto entry = [&](MemoryClass what, std::size_t size, bool on_disk) {
+    return on_disk ? Ledger::Entry{} : Ledger::Entry{what, size};
+  };
+  // Where peers gather them they lie in the communicator's memory, else in pages of this process, or on disk.
+  params_ = {sharding_.stage == 0   ? pages_for(held, 1)
+             : sharded && offloaded ? file_for(held, sharding_.offload)
+                                    : comm.allocate(std::max(held, kCacheLine)),
+             sharded ? owned_.first : 0, entry(MemoryClass::parameters, held, sharded && offloaded)};
+  for (Member& m : members_) sharded ? copy_owned(m) : move_in(m);
+  states_.clear();
+  for (std::size_t i = 0; i < rule.state_names().size(); ++i) {
+    states_.push_back({offloaded ? file_for(own_bytes, sharding_.offload) : pages_for(own_bytes, 2 + i), owned_.first,
+                       entry(MemoryClass::optimizer, own_bytes, offloaded)});
+    for (const Member& m : members_) own_state(m, i).fill_(rule.initial_state(i));
+  }
+  keep_for_buddy();
+  cool_down();
+}
+
+void Bucket::keep_for_buddy() {
+  kept_.clear();
+  if (!sharding_.buddy || sharding_.ranks == 1) return;
+  const Range before = range_of((sharding_.me + sharding_.ranks - 1) % sharding_.ranks);
+  const std::size_t kept_bytes = before.count * c10::elementSize(type_);
+  for (std::size_t i = 0; i < precious().size(); ++i)
+    kept_.push_back({pages_for(kept_bytes, 2 + i), before.first, {MemoryClass::optimizer, kept_bytes}});
+}
+
+void Bucket::settled() {
+  summed_ = false;
+  if (sharding_.stage == 1) {  // the update left zeros in the own piece
+    std::memset(grads_.region.data(), 0, owned_.first * c10::elementSize(type_));
+    std::memset(at(grads_, owned_.last()), 0, (count_ - owned_.last()) * c10::elementSize(type_));
+  }
+  cool_down();
+}
+
+void Bucket::cool_down() const {
+  if (sharding_.offload.empty()) return;
+  for (const Flat* flat : precious()) cool(flat->region);
+}
+
+void Bucket::move_in(Member& m) {
+  const at::Tensor place = view(params_, m.first, m.param.sizes());
+  place.copy_(m.param.detach());
+  m.param.set_data(place);
+  if (!pooled()) m.param.mutable_grad() = view(grads_, m.first, m.param.sizes());
+}
+
+void Bucket::copy_owned(const Member& m) {
+  const Range own = owned(m);
+  const auto first = static_cast<std::int64_t>(own.first), count = static_cast<std::int64_t>(own.count);
+  own_parameter(m).copy_(m.param.detach().view(-1).narrow(0, first, count));
+}
+
+collective::Piece Bucket::all_in(const collective::Region& memory) const {
+  return {memory.data(), count_, nn::dtype_of(type_), collective::Device::cpu};
+}
+
+collective::Piece Bucket::parameters() const { return piece(params_, {0, count_}); }
+collective::Piece Bucket::owned_parameters() const { return piece(params_, owned_); }
+
+optim::Slice Bucket::slice(const Member& m, std::vector<void*>& state) const {
+  const std::size_t first = first_owned(m);
+  state.clear();
+  for (const auto& flat : states_) state.push_back(at(flat, first));
+  return {.param = at(params_, first),
+          .grad = gradient(m),
+          .state = state,
+          .count = owned(m).count,
+          .dtype = real(),
+          .lr_scale = m.group.lr_scale,
+          .weight_decay = m.group.weight_decay};
+}
+
+at::Tensor Bucket::state(const Member& m, std::size_t which) const { return view(states_.at(which), m.first, m.param.sizes()); }
+
+at::Tensor Bucket::own_parameter(const Member& m) const {
+  return view(params_, first_owned(m), {static_cast<std::int64_t>(owned(m).count)});
+}
+
+at::Tensor Bucket::own_state(const Member& m, std::size_t which) const {
+  return view(states_.at(which), first_owned(m), {static_cast<std::int64_t>(owned(m).count)});
+}
+
+// --- buddy copies
+
+std::vector<const Bucket::Flat*> Bucket::precious() const {
+  std::vector<const Flat*> all;
+  for (const Flat& flat : states_) all.push_back(&flat);
+  if (sharding_.stage >= 3) all.push_back(&params_);
+  return all;
+}
+
+void Bucket::copy_to_buddy(collective::Communicator& comm) const {
+  if (kept_.empty()) return;
+  const auto n = static_cast<std::size_t>(sharding_.ranks), me = static_cast<std::size_t>(sharding_.me), before = (me + n - 1) % n;
+  std::vector<std::size_t> sends(n, 0), recvs(n, 0);
+  sends[(me + 1) % n] = owned_.count;
+  recvs[before] = counts_[before];
+  const auto all = precious();
+  for (std::size_t k = 0; k < all.size(); ++k)
+    comm.all_to_all(piece(*all[k], owned_), piece(kept_[k], range_of(static_cast<int>(before))), {.name = name_}, sends, recvs);
+}
+
+void Bucket::take_back(collective::Communicator& comm, Rank lost) {
+  if (!sharding_.buddy)
+    throw_failure(Kind::usage, "{}: nobody kept what rank {} had; say buddy=true before it is needed", name_, lost.value);
+  if (sharding_.ranks == 1) return;
+  const Rank keeper{(lost.value + 1) % sharding_.ranks}, me{sharding_.me};
+  if (me != keeper && me != lost) return;
+  auto from = std::vector<collective::Piece>{}, to = from;
+  for (const Flat& flat : kept_) from.push_back(piece(flat, range_of((sharding_.me + sharding_.ranks - 1) % sharding_.ranks)));
+  for (const Flat* flat : precious()) to.push_back(piece(*flat, owned_));
+  if (sharding_.stage < 3) {  // parameters are whole everywhere
+    from.push_back(piece(params_, range_of(lost.value)));
+    to.push_back(piece(params_, owned_));
+  }
+  for (std::size_t k = 0; k < to.size(); ++k)
+    me == keeper ? comm.send(from[k], lost, 0, {.name = name_}) : comm.recv(to[k], keeper, 0, {.name = name_});
+}
+
+}  // namespace cohort::sync

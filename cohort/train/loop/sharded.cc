@@ -1,0 +1,100 @@
+#include "cohort/train/loop/sharded.h"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <map>
+
+#include "cohort/nn/residency.h"
+#include "cohort/nn/tensor.h"
+#include "cohort/train/job.h"
+#include "cohort/train/loop/same_module.h"
+
+namespace cohort {
+namespace {
+
+// Parameters of one block and type come and go together; those of several blocks, and of none, stay where they are.
+std::vector<engine::Parameter> parameters_of(const torch::nn::Module& module, const ShardedOptions& options) {
+  std::map<const c10::TensorImpl*, int> block_of;
+  for (std::size_t b = 0; b < options.blocks.size(); ++b)
+    for (const auto& tensor : options.blocks[b].module->parameters()) {
+      const auto [at, fresh] = block_of.emplace(tensor.unsafeGetTensorImpl(), static_cast<int>(b));
+      if (!fresh && at->second != static_cast<int>(b)) at->second = -1;
+    }
+  std::vector<engine::Parameter> all;
+  for (const auto& item : module.named_parameters()) {
+    const auto found = block_of.find(item.value().unsafeGetTensorImpl());
+    all.push_back({item.key(), item.value(), {}, options.stage >= 3 && found != block_of.end() ? found->second : -1});
+  }
+  return all;
+}
+
+engine::EngineOptions options_of(const ShardedOptions& o) {
+  return {.strategy = fmt::format("zero(stage={}, op={}{}{})", o.stage, o.sum ? "sum" : "average", o.more.empty() ? "" : ", ", o.more),
+          .first_bucket = o.first_bucket,
+          .bucket = o.bucket,
+          .lanes = o.lanes,
+          .clip_norm = o.clip_norm};
+}
+
+// From here on all ranks have rank 0's values, before they are shared out.
+void begin_alike(collective::Communicator& comm, torch::nn::Module& module) {
+  const at::NoGradGuard no_grad;
+  check_same(comm, describe(module));
+  const auto send = [&](const std::string& name, const at::Tensor& tensor) {
+    const at::Tensor block = tensor.detach().contiguous();
+    nn::broadcast(comm, block, Rank{0}, {.name = name});
+    if (block.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(block);
+  };
+  for (const auto& item : module.named_parameters()) send(item.key(), item.value());
+  for (const auto& item : module.named_buffers())
+    if (item.value().defined()) send(item.key(), item.value());
+}
+
+}  // namespace
+
+struct Sharded::Impl {
+  Impl(collective::Communicator& comm, torch::nn::Module& module, const ShardedOptions& options, int cores, int ranks_here)
+      : blocks(options.blocks),
+        core((begin_alike(comm, module), comm), parameters_of(module, options), options_of(options), optim::make(options.optimizer), cores,
+             ranks_here) {
+    begin(true);
+  }
+  void begin(bool sync) { core.begin({.step = steps + 1, .lr = core.rule()->default_lr()}, sync); }
+
+  const std::vector<ShardedBlock> blocks;
+  engine::Engine core;
+  std::int64_t steps = 0;
+};
+
+Sharded::Sharded(Job& job, torch::nn::Module& module, const ShardedOptions& options)
+    : Sharded(job.comm(), module, options, job.suggested_threads() * job.local_size(), job.local_size()) {}
+
+Sharded::Sharded(collective::Communicator& comm, torch::nn::Module& module, const ShardedOptions& options, int cores, int ranks_here)
+    : impl_(std::make_unique<Impl>(comm, module, options, cores, ranks_here)) {}
+
+Sharded::~Sharded() = default;
+
+at::Tensor Sharded::block(const std::string& name, const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& forward) {
+  if (!impl_->core.shards_parameters()) return forward(x);
+  for (const auto& b : impl_->blocks)
+    if (b.name == name) return impl_->core.residency().run(name, *b.module, x, forward);
+  throw_failure(Kind::usage, "block '{}' is none of those that Sharded was given: name it in ShardedOptions::blocks", name);
+}
+
+engine::Verdict Sharded::step() { return step(impl_->core.rule()->default_lr()); }
+
+engine::Verdict Sharded::step(double lr) {
+  impl_->core.set_rate(lr);
+  engine::Verdict verdict = impl_->core.finish();
+  ++impl_->steps;
+  impl_->begin(true);
+  return verdict;
+}
+
+Sharded::Pause::Pause(Sharded* sharded) : sharded_(sharded) { sharded_->impl_->begin(false); }
+Sharded::Pause::~Pause() { sharded_->impl_->begin(true); }
+
+engine::Engine& Sharded::engine() { return impl_->core; }
+
+}  // namespace cohort
