@@ -26,6 +26,18 @@ void try_one(std::string_view text) {
   if (manifest.step < 0 || manifest.epoch < 0 || manifest.position < 0 || manifest.world_size < 1) std::abort();
   for (const ManifestFile& file : manifest.files)
     if (!is_file_name(file.name) || !is_sha256_hex(file.sha256)) std::abort();
+  for (const ManifestPiece& piece : manifest.pieces) {
+    const ManifestFile* file = manifest.find(piece.file);
+    if (file == nullptr || piece.offset + piece.bytes() > file->bytes || piece.end() > elements_of(piece.of.shape)) std::abort();
+  }
+  for (const StoredTensor& tensor : assemble(manifest.pieces, "input")) {
+    std::uint64_t at = 0;
+    for (const ManifestPiece& piece : tensor.pieces) {
+      if (piece.of.first != at) std::abort();  // every element once
+      at = piece.end();
+    }
+    if (at != tensor.elements()) std::abort();
+  }
   std::string again;
   try {
     again = format_manifest(manifest);

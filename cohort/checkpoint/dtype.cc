@@ -55,4 +55,10 @@ std::optional<std::uint64_t> tensor_bytes(Dtype dtype, std::span<const std::int6
   return bits / 8;
 }
 
+std::uint64_t elements_of(std::span<const std::int64_t> shape) {
+  std::uint64_t count = 1;
+  for (const std::int64_t n : shape) count *= static_cast<std::uint64_t>(n);
+  return count;
+}
+
 }  // namespace cohort::checkpoint

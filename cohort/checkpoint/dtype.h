@@ -6,8 +6,11 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace cohort::checkpoint {
+
+using Shape = std::vector<std::int64_t>;
 
 enum class Dtype : std::uint8_t {
   boolean,
@@ -40,5 +43,6 @@ std::size_t dtype_alignment(Dtype dtype);  // of an element in memory; 1 for the
 
 // Bytes of a tensor of this shape. Empty when a dimension is negative, the count overflows, or packed elements do not fill whole bytes.
 std::optional<std::uint64_t> tensor_bytes(Dtype dtype, std::span<const std::int64_t> shape);
+std::uint64_t elements_of(std::span<const std::int64_t> shape);  // of a shape that tensor_bytes takes
 
 }  // namespace cohort::checkpoint

@@ -16,6 +16,7 @@ namespace {
 
 using nlohmann::json;
 constexpr std::string_view kBefore = "{\"sha256\": \"", kAfter = "\",\n";
+constexpr std::size_t kMostShapeEntries = 64;        // as the tensors' files have it
 constexpr int kMostValueDepth = kMostJsonDepth - 8;  // with room for what the manifest puts around a value
 constexpr std::size_t kFirstLine = kBefore.size() + 64 + kAfter.size();
 
@@ -71,6 +72,83 @@ std::vector<ManifestFile> read_files(const json& list, const std::string& where)
   return files;
 }
 
+Shape read_shape(Fields& fields) {
+  const json list = fields.take("shape");
+  if (!list.is_array() || list.size() > kMostShapeEntries) fields.refuse("'shape' is no list of dimensions");
+  Shape shape;
+  for (const json& n : list) {
+    if (!n.is_number_unsigned() || n.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      fields.refuse("'shape' has a dimension that is no size");
+    shape.push_back(n.get<std::int64_t>());
+  }
+  return shape;
+}
+
+ManifestPiece read_piece(Fields& fields) {
+  ManifestPiece p;
+  p.file = fields.text("file");
+  p.offset = static_cast<std::uint64_t>(fields.count("offset"));
+  p.of.tensor = fields.text("tensor");
+  const auto type = fields.text("dtype");
+  const auto dtype = dtype_of_name(type);
+  if (!dtype) fields.refuse(fmt::format("'{}' is no dtype", printable(type)));
+  p.dtype = *dtype;
+  p.of.shape = read_shape(fields);
+  p.of.first = static_cast<std::uint64_t>(fields.count("first"));
+  p.count = static_cast<std::uint64_t>(fields.count("count"));
+  p.sha256 = fields.text("sha256");
+  fields.done();
+  return p;
+}
+
+// The piece for itself, and within its file.
+void check_piece(const ManifestPiece& p, const std::map<std::string, std::uint64_t>& bytes_of, const Fields& fields) {
+  if (!tensor_bytes(p.dtype, p.of.shape))
+    fields.refuse(fmt::format("{} of shape [{}] is no whole number of bytes", dtype_name(p.dtype), fmt::join(p.of.shape, ", ")));
+  const std::uint64_t elements = elements_of(p.of.shape);
+  if (p.of.first > elements || p.count > elements - p.of.first || (p.count == 0 && elements != 0))
+    fields.refuse(
+        fmt::format("{} elements from {} on are no run of the {} of '{}'", p.count, p.of.first, elements, printable(p.of.tensor)));
+  if (p.of.first * dtype_bits(p.dtype) % 8 != 0 || p.count * dtype_bits(p.dtype) % 8 != 0)
+    fields.refuse(fmt::format("{} is no whole number of bytes", printable(p.name())));
+  const auto file = bytes_of.find(p.file);
+  if (file == bytes_of.end()) fields.refuse(fmt::format("its file '{}' is not among the files", printable(p.file)));
+  if (p.offset > file->second || p.bytes() > file->second - p.offset)
+    fields.refuse(fmt::format("{}: {} bytes at offset {} are not inside {} of {} bytes", printable(p.name()), p.bytes(), p.offset, p.file,
+                              file->second));
+  if (!is_sha256_hex(p.sha256)) fields.refuse("'sha256' is no digest");
+}
+
+std::vector<ManifestPiece> read_pieces(const json& list, const std::vector<ManifestFile>& files, const std::string& where) {
+  if (!list.is_array() || list.empty()) throw_failure(Kind::corrupt, "{}: 'pieces' is no list of pieces", where);
+  std::map<std::string, std::uint64_t> bytes_of;
+  for (const ManifestFile& file : files) bytes_of.emplace(file.name, file.bytes);
+  std::vector<ManifestPiece> pieces;
+  for (const json& item : list) {
+    Fields fields(item, fmt::format("{}, piece {}", where, pieces.size()));
+    pieces.push_back(read_piece(fields));
+    check_piece(pieces.back(), bytes_of, fields);
+  }
+  return pieces;
+}
+
+// One line each: a checkpoint of many ranks has thousands.
+std::string pieces_text(const std::vector<ManifestPiece>& pieces) {
+  std::vector<std::string> lines;
+  for (const ManifestPiece& p : pieces)
+    lines.push_back(nlohmann::ordered_json{
+        {"file", p.file},
+        {"offset", p.offset},
+        {"tensor", p.of.tensor},
+        {"dtype", dtype_name(p.dtype)},
+        {"shape", p.of.shape},
+        {"first", p.of.first},
+        {"count", p.count},
+        {"sha256",
+         p.sha256}}.dump());
+  return fmt::format("[\n  {}\n ]", fmt::join(lines, ",\n  "));
+}
+
 // The body, once the digest has said that it is what was written.
 std::string_view checked_body(std::string_view text, std::string_view where) {
   if (text.size() < kFirstLine || !text.starts_with(kBefore) || text.substr(kFirstLine - kAfter.size(), kAfter.size()) != kAfter)
@@ -106,11 +184,16 @@ bool is_file_name(std::string_view name) {
 }
 
 std::string format_manifest(const Manifest& m) {
-  nlohmann::ordered_json body{{"format", kManifestFormat},  {"step", m.step},
-                              {"epoch", m.epoch},           {"position", m.position},
-                              {"world_size", m.world_size}, {"cohort", m.cohort_version},
-                              {"torch", m.torch_version},   {"files", nlohmann::ordered_json::array()},
-                              {"texts", json(m.texts)},     {"values", values_of(m)}};
+  nlohmann::ordered_json body{{"format", m.pieces.empty() ? 1 : kManifestFormat},
+                              {"step", m.step},
+                              {"epoch", m.epoch},
+                              {"position", m.position},
+                              {"world_size", m.world_size},
+                              {"cohort", m.cohort_version},
+                              {"torch", m.torch_version},
+                              {"files", nlohmann::ordered_json::array()},
+                              {"texts", json(m.texts)},
+                              {"values", values_of(m)}};
   if (m.step < 0 || m.epoch < 0 || m.position < 0 || m.world_size < 1)
     throw_failure(Kind::usage, "manifest: step {}, epoch {}, position {} and world size {} cannot be", m.step, m.epoch, m.position,
                   m.world_size);
@@ -118,6 +201,8 @@ std::string format_manifest(const Manifest& m) {
   try {
     auto text = body.dump(1) + "\n";
     text.erase(0, 2);  // "{\n": the first line opens the object
+    if (!m.pieces.empty())
+      text = fmt::format("{},\n \"pieces\": {}\n}}\n", std::string_view(text).substr(0, text.size() - 3), pieces_text(m.pieces));
     if (text.size() + kFirstLine > kMostManifestBytes)
       throw_failure(Kind::usage, "manifest of step {}: {} bytes, at most {}; keep what is large as a tensor", m.step, text.size(),
                     kMostManifestBytes);
@@ -127,13 +212,13 @@ std::string format_manifest(const Manifest& m) {
   }
 }
 
-Manifest parse_manifest(std::string_view text, std::string_view where) {
+Manifest parse_manifest(std::string_view text, std::string_view where, Whole whole) {
   const std::string body = "{" + std::string(checked_body(text, where));
   Fields fields(parse_strict_json(body, where), std::string(where));
   const auto format = fields.count("format");
   if (format > kManifestFormat)
     throw_failure(Kind::usage, "{}: written in format {} by a newer cohort; this one reads up to {}", where, format, kManifestFormat);
-  if (format != kManifestFormat) fields.refuse(fmt::format("no format {} ever was", format));
+  if (format < 1) fields.refuse(fmt::format("no format {} ever was", format));
   Manifest m;
   m.step = fields.count("step");
   m.epoch = fields.count("epoch");
@@ -142,6 +227,8 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
   m.cohort_version = fields.text("cohort");
   m.torch_version = fields.text("torch");
   m.files = read_files(fields.take("files"), std::string(where));
+  if (format > 1) m.pieces = read_pieces(fields.take("pieces"), m.files, std::string(where));
+  if (whole == Whole::yes) assemble(m.pieces, where);
   const json texts = fields.take("texts"), values = fields.take("values");
   if (!texts.is_object() || !values.is_object()) fields.refuse("'texts' and 'values' are objects");
   for (const auto& [key, value] : texts.items()) {

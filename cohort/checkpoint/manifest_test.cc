@@ -67,9 +67,67 @@ TEST(Manifest, TheReaderIsStrictAlsoWhenTheDigestAgrees) {
 }
 
 TEST(Manifest, ANewerFormatIsNoDamage) {
-  const auto error = refusal(forged("\"format\": 1", "\"format\": 2"));
+  const auto error = refusal(forged("\"format\": 1", "\"format\": 3"));
   EXPECT_EQ(error.kind, Kind::usage);
-  EXPECT_THAT(error.what, HasSubstr("format 2 by a newer cohort; this one reads up to 1"));
+  EXPECT_THAT(error.what, HasSubstr("format 3 by a newer cohort; this one reads up to 2"));
+}
+
+// Two ranks' pieces of a tensor, and a scalar.
+Manifest sharded() {
+  auto m = sample();
+  m.files = {{"model-00000-of-00002.safetensors", 400, std::string(64, 'a')},
+             {"model-00001-of-00002.safetensors", 400, std::string(64, 'b')}};
+  m.pieces = {{"model-00000-of-00002.safetensors", 64, Dtype::f32, {"w", {4, 5}, 0}, 12, std::string(64, 'c')},
+              {"model-00001-of-00002.safetensors", 64, Dtype::f32, {"w", {4, 5}, 12}, 8, std::string(64, 'd')},
+              {"model-00001-of-00002.safetensors", 96, Dtype::bf16, {"s", {}, 0}, 1, std::string(64, 'e')}};
+  return m;
+}
+
+TEST(Manifest, PiecesComeBackAndRaiseTheFormat) {
+  const auto text = format_manifest(sharded());
+  EXPECT_EQ(parse_manifest(text, "m.json"), sharded());
+  const auto json = nlohmann::json::parse(text);
+  EXPECT_EQ(json.at("format"), 2);
+  EXPECT_EQ(json.at("pieces").at(1).at("first"), 12);
+  EXPECT_EQ(nlohmann::json::parse(format_manifest(sample())).at("format"), 1);
+}
+
+TEST(Manifest, EveryByteOfItsPiecesIsGuarded) {
+  const auto good = format_manifest(sharded());
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    auto damaged = good;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
+    EXPECT_EQ(refusal(damaged).kind, Kind::corrupt) << "byte " << at;
+  }
+}
+
+TEST(Manifest, PiecesThatCannotBeAreRefusedAlsoUnderAGoodDigest) {
+  const auto refused = [](auto change) {
+    auto m = sharded();
+    change(m);
+    const auto error = refusal(format_manifest(m));
+    EXPECT_EQ(error.kind, Kind::corrupt) << error.what;
+    return error.what;
+  };
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].of.first = 11; }), HasSubstr("overlap"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].of.first = 13, m.pieces[1].count = 7; }), HasSubstr("elements 12 to 12 of 'w'"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].count = 7; }), HasSubstr("elements 19 to 19 of 'w'"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].count = 9; }), HasSubstr("no run of the 20 of 'w'"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].count = 0; }), HasSubstr("no run of"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].of.first = std::uint64_t{1} << 62; }), HasSubstr("no run of"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces.push_back(m.pieces[2]); }), HasSubstr("overlap"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].dtype = Dtype::i32; }), HasSubstr("I32 [4, 5]"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].offset = 369; }), HasSubstr("are not inside"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].file = "other"; }), HasSubstr("not among the files"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].sha256 = "x"; }), HasSubstr("no digest"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[2].of.shape = {std::int64_t{1} << 62, 4}; }), HasSubstr("no whole number of bytes"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[2].dtype = Dtype::f4; }), HasSubstr("no whole number of bytes"));
+}
+
+TEST(Manifest, FilesSayWhichGroupTheyAreOf) {
+  EXPECT_EQ(shard_file("optimizer", 3, 8), "optimizer-00003-of-00008.safetensors");
+  for (const auto* name : {"model.safetensors", "model-00003-of-00008.safetensors", "model"}) EXPECT_EQ(group_of(name), "model") << name;
+  EXPECT_EQ(group_of("model-0003-of-00008.safetensors"), "model-0003-of-00008");
 }
 
 TEST(Manifest, WhatCannotBeReadBackIsNotWritten) {

@@ -10,6 +10,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,13 +20,13 @@
 #include "cohort/base/fd.h"
 #include "cohort/checkpoint/dtype.h"
 #include "cohort/checkpoint/output.h"
+#include "cohort/checkpoint/piece.h"
 
 namespace cohort::checkpoint {
 
 inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // the format's own limit
 inline constexpr std::size_t kMostDimensions = 64;              // as many as torch and numpy take
 
-using Shape = std::vector<std::int64_t>;
 using Metadata = std::map<std::string, std::string, std::less<>>;
 
 struct TensorView {
@@ -33,6 +34,14 @@ struct TensorView {
   Dtype dtype = Dtype::f32;
   Shape shape;  // {} is a single element
   ConstBytes data;
+  std::optional<PartOf> of{};  // a run of the elements of a tensor that several ranks share; then the shape is {count}
+};
+
+// Where a tensor went, for a manifest that lists pieces.
+struct WrittenTensor {
+  const TensorView* tensor = nullptr;
+  std::uint64_t offset = 0;  // in the file
+  std::string sha256;
 };
 
 // Where a tensor lies; offsets count from the start of the data.
@@ -52,9 +61,9 @@ struct SafetensorsIndex {
   std::uint64_t data_bytes() const { return tensors.empty() ? 0 : tensors.back().end; }
 };
 
-// Writes and syncs a new file.
+// Writes and syncs a new file. each: hashed one by one too, in the order of the file.
 Written write_safetensors(const std::string& path, std::span<const TensorView> tensors, const Metadata& metadata = {},
-                          OutputOptions options = {});
+                          OutputOptions options = {}, std::vector<WrittenTensor>* each = nullptr);
 
 // The two halves of reading a header; `where` is the path, for messages.
 std::uint64_t header_bytes_of(ConstBytes first_eight, std::uint64_t file_bytes, std::string_view where);
@@ -70,9 +79,10 @@ class SafetensorsFile {
   const std::string& path() const { return path_; }
   const std::vector<TensorEntry>& tensors() const { return index_.tensors; }
   const Metadata& metadata() const { return index_.metadata; }
-  const TensorEntry* find(std::string_view name) const;    // nullptr when there is none
-  const TensorEntry& at(std::string_view name) const;      // Kind::usage with the nearest name
-  void read(const TensorEntry& tensor, Bytes into) const;  // exactly its bytes
+  std::uint64_t data_start() const { return index_.data_start; }  // offset in the file
+  const TensorEntry* find(std::string_view name) const;           // nullptr when there is none
+  const TensorEntry& at(std::string_view name) const;             // Kind::usage with the nearest name
+  void read(const TensorEntry& tensor, Bytes into) const;         // exactly its bytes
   std::vector<std::byte> read(std::string_view name) const;
 
  private:

@@ -74,7 +74,8 @@ std::string format_header(std::span<const TensorEntry> tensors, const Metadata& 
   return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + json;
 }
 
-Written write_safetensors(const std::string& path, std::span<const TensorView> tensors, const Metadata& metadata, OutputOptions options) {
+Written write_safetensors(const std::string& path, std::span<const TensorView> tensors, const Metadata& metadata, OutputOptions options,
+                          std::vector<WrittenTensor>* each) {
   const auto order = in_file_order(tensors, path);
   std::vector<TensorEntry> entries;
   std::uint64_t at = 0;
@@ -85,7 +86,10 @@ Written write_safetensors(const std::string& path, std::span<const TensorView> t
   const auto header = format_header(entries, metadata);
   Output output(path, options);
   output.write(std::as_bytes(std::span(header)));
-  for (const TensorView* tensor : order) output.write(tensor->data);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (each != nullptr) each->push_back({order[i], header.size() + entries[i].begin, sha256_hex(order[i]->data)});
+    output.write(order[i]->data);
+  }
   return output.finish();
 }
 

@@ -8,11 +8,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <set>
 
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/trace.h"
+#include "cohort/checkpoint/party.h"
 #include "cohort/checkpoint/workshop.h"
 
 namespace cohort::checkpoint {
@@ -48,30 +50,59 @@ Store::Store(std::string folder, StoreOptions options) : folder_(std::move(folde
 }
 
 Saved Store::save(Manifest manifest, std::span<const TensorFile> files) const {
+  return guarded(std::move(manifest), files, [&](Saved& saved) {
+    Workshop workshop(workshop_path(folder_, saved.checkpoint.manifest.step));
+    saved.checkpoint.manifest.files = write_files(workshop.path(), files);
+    complete(workshop, saved);
+  });
+}
+
+Saved Store::save(Manifest manifest, std::span<const TensorFile> files, Workshop& workshop, const Party& party) const {
+  return guarded(std::move(manifest), files, [&](Saved& saved) {
+    Manifest& kept = saved.checkpoint.manifest;
+    Part mine = write_part(workshop.path(), files, options_.reread);
+    kept.files = std::move(mine.files);
+    kept.pieces = std::move(mine.pieces);
+    for (Part& part : await_parts(party, kept.step)) {
+      std::move(part.files.begin(), part.files.end(), std::back_inserter(kept.files));
+      std::move(part.pieces.begin(), part.pieces.end(), std::back_inserter(kept.pieces));
+    }
+    assemble(kept.pieces, workshop.path());  // ranks that disagree on who owns what: no checkpoint of it
+    complete(workshop, saved);
+  });
+}
+
+Saved Store::guarded(Manifest manifest, std::span<const TensorFile> files, const std::function<void(Saved&)>& make) const {
   const Span span{"checkpoint", folder_};
-  check_names(files);
-  format_manifest(manifest);  // refuses what cannot be written, before gigabytes are
   Saved saved{{fmt::format("{}/{}", folder_, step_name(manifest.step)), std::move(manifest)}};
-  Manifest& kept = saved.checkpoint.manifest;
+  const auto step = saved.checkpoint.manifest.step;
+  check_names(files);
+  format_manifest(saved.checkpoint.manifest);  // refuses what cannot be written, before gigabytes are
   try {
-    Workshop workshop(workshop_path(folder_, kept.step));
-    kept.files = write_files(workshop.path(), files);
-    const auto text = format_manifest(kept);
-    Output output(fmt::format("{}/{}", workshop.path(), kManifestName), {.hash = false, .sync = true, .mode = 0600});
-    output.write(std::as_bytes(std::span(text)));
-    output.finish();
-    sync_folder(workshop.path());
-    if (options_.reread) check_digests(workshop.path(), kept);  // older ones go only after a successor that is known to hold
-    if (!publish(workshop.path(), saved.checkpoint.path)) workshop.moved_away();  // else it now holds the one that was replaced
+    make(saved);
     sync_folder(folder_);
   } catch (const Failure& failure) {
     const auto* hint = failure.kind() == Kind::system ? "; free space or repair the disk, and the next one may succeed" : "";
-    throw_failure(failure.kind(), "checkpoint of step {} in {} was not saved: {}; {}{}", kept.step, folder_, failure.what(),
-                  what_is_left(*this), hint);
+    throw_failure(failure.kind(), "checkpoint of step {} in {} was not saved: {}; {}{}", step, folder_, failure.what(), what_is_left(*this),
+                  hint);
   }
-  for (const ManifestFile& file : kept.files) saved.bytes += file.bytes;
+  for (const ManifestFile& file : saved.checkpoint.manifest.files) saved.bytes += file.bytes;
   prune(saved);
   return saved;
+}
+
+// All files are there: the manifest, then the name.
+void Store::complete(Workshop& workshop, const Saved& saved) const {
+  const Manifest& kept = saved.checkpoint.manifest;
+  const auto text = format_manifest(kept);
+  Output output(fmt::format("{}/{}", workshop.path(), kManifestName), {.hash = false, .sync = true, .mode = 0600});
+  output.write(std::as_bytes(std::span(text)));
+  output.finish();
+  sync_folder(workshop.path());
+  // Older ones go only after a successor that is known to hold; of a save by several ranks each has read its own files back.
+  if (!kept.pieces.empty()) read_manifest(workshop.path(), kept.step);
+  if (kept.pieces.empty() && options_.reread) check_digests(workshop.path(), kept);
+  if (!publish(workshop.path(), saved.checkpoint.path)) workshop.moved_away();  // else it now holds the one that was replaced
 }
 
 std::vector<ManifestFile> Store::write_files(const std::string& into, std::span<const TensorFile> files) const {

@@ -7,6 +7,7 @@
 // Owner: values, copies are cheap. Threads: reading any; saving one at a time per folder. A folder belongs to one run.
 // Failure: Kind::system (a full disk names path, offset and what is still there), Kind::corrupt, Kind::usage.
 #pragma once
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,9 @@
 #include "cohort/checkpoint/safetensors.h"
 
 namespace cohort::checkpoint {
+
+class Workshop;
+struct Party;
 
 // One file of a checkpoint; borrowed during save().
 struct TensorFile {
@@ -67,13 +71,17 @@ class Store {
 
   // manifest.files is filled in here. A step that is there already is exchanged in one instant.
   Saved save(Manifest manifest, std::span<const TensorFile> files) const;
+  // Rank 0's side of a save by several ranks (party.h): waits for the parts of the others, which write into the same workshop.
+  Saved save(Manifest manifest, std::span<const TensorFile> files, Workshop& workshop, const Party& party) const;
   std::vector<Listed> list() const;  // by name only, newest first
   Newest newest() const;
   // Reads everything and throws what is wrong: name, offset, digest.
   Checkpoint verify(const std::string& path) const;
 
  private:
+  Saved guarded(Manifest manifest, std::span<const TensorFile> files, const std::function<void(Saved&)>& make) const;
   std::vector<ManifestFile> write_files(const std::string& into, std::span<const TensorFile> files) const;
+  void complete(Workshop& workshop, const Saved& saved) const;
   bool publish(const std::string& temporary, const std::string& path) const;  // true: exchanged with one that was there
   void prune(Saved& saved) const;
   bool look(Newest& newest) const;

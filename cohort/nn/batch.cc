@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <vector>
 
@@ -32,7 +33,10 @@ void fit(at::Tensor& tensor, const std::vector<std::int64_t>& sizes, at::ScalarT
 Tensors tensors(const data::Batch& batch) {
   const data::Form& form = *batch.form;
   const auto hold = [memory = batch.memory](void*) {};  // the deleter: the memory goes back with the last tensor
-  return {at::from_blob(batch.memory->inputs(), input_sizes(form, batch.count), hold, at::TensorOptions().dtype(input_type(form))),
+  at::Tensor inputs =
+      at::from_blob(batch.memory->inputs(), input_sizes(form, batch.count), hold, at::TensorOptions().dtype(input_type(form)));
+  if (inputs.is_floating_point() && c10::get_default_dtype_as_scalartype() == at::kDouble) inputs = inputs.to(at::kDouble);  // a copy
+  return {std::move(inputs),
           at::from_blob(batch.memory->labels(), label_sizes(form, batch.count), hold, at::TensorOptions().dtype(at::kLong))};
 }
 

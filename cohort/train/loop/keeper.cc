@@ -3,51 +3,25 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/log.h"
-#include "cohort/nn/tensor.h"
+#include "cohort/checkpoint/party.h"
+#include "cohort/checkpoint/workshop.h"
 #include "cohort/train/loop/together.h"
 
 namespace cohort {
 namespace {
 
-constexpr const char* kModelFile = "model.safetensors";
-constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr Seconds kLastSave{120};  // how long the end of a run waits for its last checkpoint
 
-checkpoint::Dtype dtype_of(const at::Tensor& t) {
-  switch (t.scalar_type()) {
-    case at::kFloat: return checkpoint::Dtype::f32;
-    case at::kDouble: return checkpoint::Dtype::f64;
-    case at::kLong: return checkpoint::Dtype::i64;
-    case at::kInt: return checkpoint::Dtype::i32;
-    case at::kHalf: return checkpoint::Dtype::f16;
-    case at::kBFloat16: return checkpoint::Dtype::bf16;
-    case at::kBool: return checkpoint::Dtype::boolean;
-    case at::kByte: return checkpoint::Dtype::u8;
-    default: throw_failure(Kind::usage, "a tensor of type {} cannot be saved", c10::toString(t.scalar_type()));
-  }
-}
-
-checkpoint::TensorView view(const std::string& name, const at::Tensor& t) {
-  return {name, dtype_of(t), {t.sizes().begin(), t.sizes().end()}, {static_cast<const std::byte*>(t.data_ptr()), t.nbytes()}};
-}
-
-nn::NamedTensors model_tensors(const nn::Model& model) {
-  auto all = model.named_parameters();
-  for (auto& entry : model.named_buffers()) all.push_back(std::move(entry));
-  return all;
-}
-
-void read_into(const checkpoint::SafetensorsFile& file, const std::string& name, const at::Tensor& t) {
-  const auto& entry = file.at(name);
-  if (!std::equal(entry.shape.begin(), entry.shape.end(), t.sizes().begin(), t.sizes().end()) || entry.dtype != dtype_of(t))
-    throw_failure(Kind::usage, "the checkpoint's {} does not fit the model's: another model or another data type was trained", name);
-  file.read(entry, {static_cast<std::byte*>(t.data_ptr()), t.nbytes()});
-}
+constexpr Seconds kOtherRanks{1};  // rank 0 has heard of the end of a save before the others have
+constexpr std::size_t kMostNameBytes = 128;
 
 // A run that starts anew must not find, count or prune the checkpoints of the one before: they move to <folder>.old, one generation of
 // them.
@@ -63,19 +37,54 @@ void set_aside(const std::string& folder) {
 
 }  // namespace
 
-void load_model(const nn::Model& model, const checkpoint::Checkpoint& found) {
-  const checkpoint::SafetensorsFile file(found.file(kModelFile));
-  for (const auto& [name, t] : model_tensors(model)) read_into(file, name, t.detach());
-}
+struct Keeper::Errand {
+  struct Save {
+    std::unique_ptr<checkpoint::Workshop> workshop;  // rank 0
+    checkpoint::Party party;
+  };
+  std::mutex mutex;
+  std::map<std::int64_t, Save> by_step;  // guarded by mutex: handed to the thread that writes
+
+  void put(std::int64_t step, Save save) {
+    const std::lock_guard lock(mutex);
+    by_step.insert_or_assign(step, std::move(save));
+  }
+  Save take(std::int64_t step) {
+    const std::lock_guard lock(mutex);
+    auto node = by_step.extract(step);
+    return node.empty() ? Save{} : std::move(node.mapped());
+  }
+};
 
 Keeper::Keeper(collective::Communicator& comm, Learner& learner, const TrainConfig& config, std::string config_text)
-    : comm_(comm), learner_(learner), config_(config), config_text_(std::move(config_text)), folder_(run_folder(config) + "/checkpoints") {
+    : comm_(comm),
+      learner_(learner),
+      config_(config),
+      config_text_(std::move(config_text)),
+      folder_(run_folder(config) + "/checkpoints"),
+      sharded_(learner.engine().shards_state()),
+      in_pieces_(sharded_parameters(comm, learner)),
+      errand_(std::make_shared<Errand>()) {
   together(comm, "folder of checkpoints", [&] {
-    if (comm.rank().value != 0) return;
-    if (config.checkpoint.resume == "never") set_aside(folder_);
-    store_ = std::make_unique<checkpoint::Store>(folder_, checkpoint::StoreOptions{.keep = config.checkpoint.keep});
-    writer_ = std::make_unique<checkpoint::Writer>(*store_);
+    if (comm.rank().value == 0) {
+      if (config.checkpoint.resume == "never") set_aside(folder_);
+      store_ = std::make_unique<checkpoint::Store>(folder_, checkpoint::StoreOptions{.keep = config.checkpoint.keep});
+    }
+    if (sharded_)
+      writer_ = std::make_unique<checkpoint::Writer>(save_with_others(),
+                                                     checkpoint::WriterOptions{.patience = store_ ? Seconds{0} : kOtherRanks});
+    else if (store_)
+      writer_ = std::make_unique<checkpoint::Writer>(*store_);
   });
+}
+
+checkpoint::Writer::Save Keeper::save_with_others() const {
+  return [errand = errand_, store = store_ ? std::optional(*store_) : std::nullopt, folder = folder_](
+             const checkpoint::Manifest& manifest, std::span<const checkpoint::TensorFile> files) {
+    const auto [workshop, party] = errand->take(manifest.step);
+    if (store) return store->save(manifest, files, *workshop, party);
+    return checkpoint::contribute(party, manifest, files, folder + "/" + checkpoint::step_name(manifest.step));
+  };
 }
 
 void Keeper::find(std::span<std::int64_t> where) {
@@ -87,25 +96,14 @@ void Keeper::find(std::span<std::int64_t> where) {
       throw_failure(Kind::usage, "checkpoint.resume is must, and {} holds no whole checkpoint", folder_);
     return;
   }
-  const auto& m = newest.checkpoint->manifest;
+  found_ = *newest.checkpoint;
+  const auto& m = found_.manifest;
   where[0] = m.step, where[1] = m.epoch, where[2] = m.position;
   if (m.world_size != comm_.size())
     log_warning("the checkpoint is of {} ranks, this run has {}: it goes on with other batches than it would have had", m.world_size,
                 comm_.size());
   if (const auto scale = m.texts.find("loss_scale"), state = m.texts.find("loss_scale_state"); state != m.texts.end())
     learner_.scale().restore(optim::scale_state_of(state->second), scale == m.texts.end() ? "" : scale->second);
-  load_model(learner_.model(), *newest.checkpoint);
-  const auto rule = m.texts.find("optimizer");
-  const std::string mine = learner_.engine().rule()->spec();
-  const checkpoint::SafetensorsFile file(newest.checkpoint->file(kOptimizerFile));
-  learner_.engine().each_state([&](const std::string& p, const std::string& state, const at::Tensor& t) {
-    if (file.find(p + "/" + state) == nullptr)
-      throw_failure(Kind::usage,
-                    "checkpoint {} was trained with {} and has no {} of {}, which {} needs: take the same rule, "
-                    "another `out`, or checkpoint.resume=never",
-                    newest.checkpoint->path, rule == m.texts.end() ? "another rule" : rule->second, state, p, mine);
-    read_into(file, p + "/" + state, t);
-  });
 }
 
 std::optional<std::int64_t> Keeper::restore() {
@@ -119,10 +117,12 @@ std::optional<std::int64_t> Keeper::restore() {
   optim::ScaleState scale = learner_.scale().state();
   comm_.broadcast({&scale, sizeof scale / 8, collective::Dtype::i64, collective::Device::cpu}, Rank{0}, {.name = "loss scale"});
   learner_.scale().restore(scale, learner_.scale().spec());
-  for (const auto& [name, t] : model_tensors(learner_.model())) nn::broadcast(comm_, t.detach(), Rank{0}, {.name = name});
-  learner_.engine().each_state([&](const std::string& p, const std::string& state, const at::Tensor& t) {
-    nn::broadcast(comm_, t, Rank{0}, {.name = p + "/" + state});
-  });
+  if (sharded_)
+    together(comm_, "manifest of the checkpoint", [&] {
+      const auto path = folder_ + "/" + checkpoint::step_name(where[0]);
+      if (!store_) found_ = {path, checkpoint::read_manifest(path, where[0])};
+    });
+  unstow(found_, comm_, learner_, in_pieces_);
   learner_.start_at(where[1], where[2], where[0]);
   last_saved_ = saved_step_ = where[0];
   return where[0];
@@ -138,9 +138,42 @@ void Keeper::save_if_due(bool epoch_ended) {
 
 void Keeper::save() {
   learner_.agree_on_buffers();  // what is saved is also what goes on: a resumed run has the bits of one that never stopped
-  if (!writer_ || last_saved_ == learner_.step()) return;
+  if (sharded_) return save_together();
+  if (writer_) save_alone();
+}
+
+void Keeper::save_alone() {
+  if (last_saved_ == learner_.step()) return;
   if (writer_->busy()) return log_warning("no checkpoint at step {}: the one before is still being written", learner_.step());
   if (writer_->submit(snapshot())) last_saved_ = learner_.step();
+}
+
+// Rank 0 decides and says where; then every rank copies its own and goes on training.
+void Keeper::save_together() {
+  std::array<std::int64_t, kMostNameBytes / sizeof(std::int64_t)> said{};
+  auto workshop = open_workshop();
+  const auto name = workshop ? std::filesystem::path(workshop->path()).filename().string() : std::string{};
+  std::memcpy(said.data(), name.data(), std::min(name.size(), kMostNameBytes - 1));
+  comm_.broadcast(collective::piece(std::span<std::int64_t>(said)), Rank{0}, {.name = "where this checkpoint is written"});
+  const std::string heard(reinterpret_cast<const char*>(said.data()));
+  if (heard.empty()) return;
+  const auto step = learner_.step();
+  const checkpoint::Party party{folder_ + "/" + heard, comm_.rank().value, comm_.size()};
+  errand_->put(step, {std::move(workshop), party});
+  if (writer_->submit(snapshot())) return void(last_saved_ = step);
+  errand_->take(step);
+  checkpoint::decline(party, step, {Kind::timeout, "the checkpoint before is still being written", comm_.rank()});
+}
+
+std::unique_ptr<checkpoint::Workshop> Keeper::open_workshop() {
+  if (!store_ || last_saved_ == learner_.step()) return nullptr;
+  try {
+    if (!writer_->busy()) return std::make_unique<checkpoint::Workshop>(checkpoint::workshop_path(folder_, learner_.step()));
+    log_warning("no checkpoint at step {}: the one before is still being written", learner_.step());
+  } catch (const Failure& failure) {
+    note({learner_.step(), failure.error(), std::nullopt, Seconds{0}});
+  }
+  return nullptr;
 }
 
 checkpoint::Snapshot Keeper::snapshot() {
@@ -161,11 +194,7 @@ checkpoint::Snapshot Keeper::snapshot() {
   const auto& form = learner_.form();
   m.values["data"] =
       nlohmann::json{{"shape", form.shape}, {"classes", form.classes}, {"names", form.names}, {"tokens", form.vocabulary}}.dump();
-  for (const auto& [name, t] : model_tensors(learner_.model())) made.add(kModelFile, view(name, t.detach()));
-  made.set_metadata(kModelFile, {{"format", "pt"}, {"model", config_.model}});
-  learner_.engine().each_state(
-      [&](const std::string& p, const std::string& state, const at::Tensor& t) { made.add(kOptimizerFile, view(p + "/" + state, t)); });
-  made.set_metadata(kOptimizerFile, {{"rule", m.texts["optimizer"]}});
+  stow(made, comm_, learner_, in_pieces_);
   return made;
 }
 

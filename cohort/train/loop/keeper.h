@@ -1,16 +1,21 @@
-// The Keeper saves a run and brings it back: parameters, buffers, optimizer state, position. Rank 0 writes, in the background; all ranks
-// hold the same values, so any number of ranks can go on from them (another number shares the rest of the epoch out anew). Layout:
-// model.safetensors (parameters and buffers, loads anywhere), optimizer.safetensors ("<parameter>/<state>"), manifest.json. Owner: Trainer.
-// Threads: one. Failure: restore() throws, on all ranks; a save that fails (full disk) is reported and training goes on.
+// The Keeper saves a run and brings it back: parameters, buffers, optimizer state, position. It writes in the background. Where all ranks
+// hold the same values rank 0 writes (model.safetensors, optimizer.safetensors, manifest.json); where the engine shards, every rank writes
+// what it owns, all into one checkpoint, which is there when the last part is (checkpoint/party.h). Any number of ranks at any stage can go
+// on from either (another number shares the rest of the epoch out anew). Owner: Trainer. Threads: one. Failure: restore() throws, on all
+// ranks; a save that fails (full disk) is reported, on all ranks that had a part in it, and training goes on.
 #pragma once
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "cohort/checkpoint/writer.h"
-#include "cohort/train/loop/learner.h"
+#include "cohort/train/loop/stowage.h"
 
 namespace cohort {
+
+namespace checkpoint {
+class Workshop;
+}
 
 class Keeper {
  public:
@@ -25,21 +30,27 @@ class Keeper {
   const std::string& folder() const { return folder_; }
 
  private:
+  struct Errand;
   checkpoint::Snapshot snapshot();
-  void find(std::span<std::int64_t> where);  // rank 0: reads the newest whole checkpoint; step, epoch, samples of the epoch
+  checkpoint::Writer::Save save_with_others() const;
+  void save_alone();
+  void save_together();
+  std::unique_ptr<checkpoint::Workshop> open_workshop();  // rank 0: where this save grows; none: no save now
+  void find(std::span<std::int64_t> where);               // rank 0: the newest whole checkpoint; step, epoch, samples of the epoch
   void note(const checkpoint::Outcome& outcome);
 
   collective::Communicator& comm_;
   Learner& learner_;
   const TrainConfig config_;
   const std::string config_text_, folder_;
+  const bool sharded_;                          // every rank has a part in every save
+  const std::set<std::string> in_pieces_;       // parameters of which no rank holds all
+  const std::shared_ptr<Errand> errand_;        // the save in flight, shared with the thread that writes
   std::unique_ptr<checkpoint::Store> store_;    // rank 0
-  std::unique_ptr<checkpoint::Writer> writer_;  // rank 0
-  std::int64_t last_saved_ = -1;                // rank 0: the step of the newest checkpoint that is written or being written
-  std::int64_t saved_step_ = -1;                // rank 0: of the newest that is whole on disk
+  std::unique_ptr<checkpoint::Writer> writer_;  // rank 0; with sharding every rank
+  checkpoint::Checkpoint found_;                // what restore() goes on from
+  std::int64_t last_saved_ = -1;                // the step of the newest checkpoint that is written or being written
+  std::int64_t saved_step_ = -1;                // of the newest that is whole on disk
 };
-
-// Parameters and buffers of a model from a checkpoint folder: for predictions. Kind::usage naming the first tensor that does not fit.
-void load_model(const nn::Model& model, const checkpoint::Checkpoint& found);
 
 }  // namespace cohort

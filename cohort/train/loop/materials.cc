@@ -21,7 +21,7 @@ at::Tensor try_forward(nn::Model& model, const data::Form& form, const std::stri
   const torch::NoGradGuard no_grad;
   model.train(false);
   try {
-    return model.forward(torch::zeros(sizes, form.input == data::Input::tokens ? torch::kLong : torch::kFloat));
+    return model.forward(torch::zeros(sizes, form.input == data::Input::tokens ? torch::kLong : c10::get_default_dtype_as_scalartype()));
   } catch (const c10::Error& error) {
     const std::string all = error.what_without_backtrace();
     throw_failure(Kind::usage, "model '{}' takes samples of {}, the data set has {}: {}", spec, shape_text(model.input().sizes),

@@ -1,0 +1,228 @@
+#include "cohort/checkpoint/reshard.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <set>
+
+#include "cohort/base/file.h"
+#include "cohort/base/text.h"
+#include "cohort/checkpoint/shard_writer.h"
+#include "cohort/checkpoint/workshop.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+Checkpoint open_step(const std::string& path) {
+  const auto name = fmt::format("{}/{}", path, kManifestName);
+  Checkpoint c{path, parse_manifest(read_file(name, kMostManifestBytes), name)};
+  const auto step = step_of_name(fs::path(path).filename().string());
+  if (step && *step != c.manifest.step)
+    throw_failure(Kind::corrupt, "{}: of step {}, in the folder of step {}", name, c.manifest.step, *step);
+  return c;
+}
+
+// Every piece has a file that is long enough, before gigabytes are written.
+void check_places(const Checkpoint& c) {
+  for (const ManifestPiece& p : c.manifest.pieces) {
+    struct stat st {};
+    const auto path = fmt::format("{}/{}", c.path, p.file);
+    const auto what = fmt::format("piece '{}' at offset {} with sha256 {}", printable(p.name()), p.offset, p.sha256);
+    if (::lstat(path.c_str(), &st) != 0) throw_failure(Kind::corrupt, "{}, which holds {}, is missing", path, what);
+    if (!S_ISREG(st.st_mode)) throw_failure(Kind::corrupt, "{}, which holds {}, is no regular file", path, what);
+    if (static_cast<std::uint64_t>(st.st_size) < p.offset + p.bytes())
+      throw_failure(Kind::corrupt, "{}: {} is truncated: the file has {} bytes, the piece ends at {}", path, what, st.st_size,
+                    p.offset + p.bytes());
+  }
+}
+
+// What no piece covers: lengths, and the header of each group's first file, whose metadata goes on. Without pieces: everything.
+void check_rest(const Checkpoint& c) {
+  Manifest first = read_manifest(c.path, c.manifest.step);
+  if (!c.manifest.pieces.empty()) {
+    std::vector<ManifestFile> of_groups;
+    for (const ManifestFile& file : first.files)
+      if (std::none_of(of_groups.begin(), of_groups.end(), [&](const auto& f) { return group_of(f.name) == group_of(file.name); }))
+        of_groups.push_back(file);
+    first.files = std::move(of_groups);
+  }
+  check_digests(c.path, first);
+}
+
+void check_room(const std::string& folder, std::uint64_t bytes) {
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) throw_system(fmt::format("ask {} for its free space", folder));
+  const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
+  if (free < bytes)
+    throw_failure(Kind::system, "{} has {} free, {} are needed: full disk", folder, format_bytes(free), format_bytes(bytes));
+}
+
+// As safetensors files are ordered: wide elements first, so that every element lies aligned.
+std::vector<const StoredTensor*> in_file_order(const Contents& contents, const std::function<bool(const StoredTensor&)>& wanted) {
+  std::vector<const StoredTensor*> order;
+  for (const StoredTensor& t : contents.tensors())
+    if (wanted(t)) order.push_back(&t);
+  std::stable_sort(order.begin(), order.end(), [](const StoredTensor* a, const StoredTensor* b) {
+    const auto of_a = dtype_alignment(a->dtype), of_b = dtype_alignment(b->dtype);
+    return of_a != of_b ? of_a > of_b : a->name < b->name;
+  });
+  return order;
+}
+
+// Counts bytes for whoever watches.
+class Meter {
+ public:
+  Meter(std::uint64_t total, const Progress& progress) : progress_(progress), total_(total) {}
+  void add(std::uint64_t bytes) {
+    done_ += bytes;
+    if (progress_) progress_(done_, total_);
+  }
+
+ private:
+  const Progress& progress_;
+  const std::uint64_t total_;
+  std::uint64_t done_ = 0;
+};
+
+std::uint64_t bytes_of(std::span<const StoredTensor* const> tensors) {
+  std::uint64_t bytes = 0;
+  for (const StoredTensor* t : tensors) bytes += t->bytes();
+  return bytes;
+}
+
+void pour(const Contents& from, std::span<const StoredTensor* const> tensors, ShardWriter& into, Meter& meter) {
+  for (const StoredTensor* tensor : tensors)
+    for (const ManifestPiece& piece : tensor->pieces)
+      read_piece(from.checkpoint().path, piece, [&](ConstBytes bytes) {
+        into.take(bytes);
+        meter.add(bytes.size());
+      });
+}
+
+// One group's files in the workshop.
+Part write_group(const Contents& from, const std::string& group, const Layout& layout, const std::string& folder, Meter& meter) {
+  const bool cut = layout.stage == 3 || (layout.stage > 0 && group != kModelGroup);
+  std::vector<std::string> names;
+  for (int rank = 0; rank < (cut ? layout.ranks : 1); ++rank)
+    names.push_back(cut ? shard_file(group, rank, layout.ranks) : whole_file(group));
+  const auto tensors = in_file_order(from, [&](const StoredTensor& t) { return t.group == group; });
+  ShardWriter writer(folder, names, plan_cuts(tensors, names.size()), from.metadata(group), {.mode = 0600});
+  pour(from, tensors, writer, meter);
+  return writer.finish();
+}
+
+std::string target_path(const std::string& to, std::int64_t step) {
+  auto path = fs::path(to).lexically_normal().string();
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const auto named = step_of_name(fs::path(path).filename().string());
+  if (named && *named != step)
+    throw_failure(Kind::usage, "{}: the checkpoint is of step {}, its folder must be called {}", to, step, step_name(step));
+  return named ? path : fmt::format("{}/{}", path, step_name(step));
+}
+
+void refuse_existing(const std::string& path) {
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) == 0)
+    throw_failure(Kind::usage, "{} is there already, and nothing is overwritten: name another, or move it", path);
+}
+
+void give_name(const std::string& temporary, const std::string& path) {
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (errno == EINVAL || errno == ENOSYS) {  // no flags on this file system; a folder that is not empty is refused all the same
+    refuse_existing(path);
+    if (::rename(temporary.c_str(), path.c_str()) == 0) return;
+  }
+  if (errno == EEXIST) refuse_existing(path);
+  throw_system(fmt::format("rename {} to {}", temporary, path));
+}
+
+std::string folder_of(const std::string& path) {
+  const auto above = fs::path(path).parent_path().string();
+  return above.empty() ? "." : above;
+}
+
+}  // namespace
+
+Checkpoint open_checkpoint(const std::string& path) {
+  if (fs::exists(fs::path(path) / kManifestName)) return open_step(path);
+  const auto inside = fs::path(path) / "checkpoints";
+  const fs::path folder = fs::is_directory(inside) ? inside : fs::path(path);
+  std::string newest;
+  std::int64_t step = -1;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (const auto found = step_of_name(entry->path().filename().string()); found && *found > step)
+      step = *found, newest = entry->path().string();
+  if (newest.empty()) throw_failure(Kind::usage, "{} holds no checkpoint: name a folder like {}, or a run's", path, step_name(1200));
+  return open_step(newest);
+}
+
+Rewritten reshard(const Checkpoint& from, const std::string& to, const Layout& layout, const Progress& progress) {
+  if (layout.stage < 0 || layout.stage > 3) throw_failure(Kind::usage, "stage {}: 0, 1, 2 or 3", layout.stage);
+  if (layout.ranks < 1 || layout.ranks > kMostReshardRanks)
+    throw_failure(Kind::usage, "{} ranks: 1 to {}, whose files are open at once", layout.ranks, kMostReshardRanks);
+  const auto path = target_path(to, from.manifest.step);
+  refuse_existing(path);
+  check_places(from);
+  const Contents contents(from);
+  const auto bytes = bytes_of(in_file_order(contents, [](const StoredTensor&) { return true; }));
+  Meter meter(bytes, progress);
+  const auto parent = folder_of(path);
+  make_durable_folder(parent);
+  sweep_workshops(parent);
+  check_room(parent, bytes);
+  Workshop workshop(workshop_path(parent, from.manifest.step));
+  Manifest manifest = from.manifest;
+  manifest.world_size = layout.ranks;
+  manifest.files.clear();
+  manifest.pieces.clear();
+  for (const auto& group : contents.groups()) {
+    Part part = write_group(contents, group, layout, workshop.path(), meter);
+    std::move(part.files.begin(), part.files.end(), std::back_inserter(manifest.files));
+    std::move(part.pieces.begin(), part.pieces.end(), std::back_inserter(manifest.pieces));
+  }
+  check_rest(from);
+  Rewritten made{path, manifest.files.size(), contents.tensors().size(), manifest.pieces.size(), bytes};
+  if (layout.stage == 0) manifest.pieces.clear();  // whole tensors: the headers say it, and every reader takes it
+  write_file_atomically(fmt::format("{}/{}", workshop.path(), kManifestName), format_manifest(manifest), 0600);
+  sync_folder(workshop.path());
+  give_name(workshop.path(), path);
+  workshop.moved_away();
+  sync_folder(parent);
+  return made;
+}
+
+Rewritten consolidate(const Checkpoint& from, const std::string& file, bool optimizer, const Progress& progress) {
+  refuse_existing(file);
+  check_places(from);
+  const Contents contents(from);
+  const auto tensors = in_file_order(contents, [&](const StoredTensor& t) { return optimizer || t.group == kModelGroup; });
+  const auto bytes = bytes_of(tensors);
+  Meter meter(bytes, progress);
+  std::set<std::string_view> names;
+  for (const StoredTensor* t : tensors)
+    if (!names.insert(t->name).second)
+      throw_failure(Kind::usage, "two groups of {} have a '{}': one file cannot hold both", from.path, printable(t->name));
+  check_room(folder_of(file), bytes);
+  Workshop workshop(workshop_path(folder_of(file), from.manifest.step));
+  const std::string name = "whole.safetensors";
+  ShardWriter writer(workshop.path(), {name}, plan_cuts(tensors, 1), contents.metadata(kModelGroup));
+  pour(contents, tensors, writer, meter);
+  Rewritten made{file, 1, tensors.size(), writer.finish().pieces.size(), bytes};
+  check_rest(from);
+  give_name(fmt::format("{}/{}", workshop.path(), name), file);
+  sync_folder(folder_of(file));
+  return made;
+}
+
+}  // namespace cohort::checkpoint

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Claims about `cohort verify`: check.py <folder of programs> <claim>. Exit status 0 when the claim holds."""
+import json
+import os
+import re
+import subprocess
+import sys
+
+COHORT = os.path.join(os.path.abspath(sys.argv[1]), "cohort")
+LIMIT = 90  # seconds for one command on a busy machine
+SETTINGS = {"model": "mlp(in=784, hidden=32x32, out=10)", "data.train": "synthetic(samples=600)", "data.test": "", "data.batch": 8,
+            "optim.rule": "sgd(lr=0.05, momentum=0.9, weight_decay=1e-3)"}
+WHAT = ["start", "loss", "gradient", "norm", "update"]
+
+
+def verify(*args, status=0, **sets):
+    words = [COHORT, "verify"]
+    for key, value in {**SETTINGS, **{k.replace("__", "."): v for k, v in sets.items()}}.items():
+        words += ["--set", f"{key}={value}"]
+    env = {k: v for k, v in os.environ.items() if not k.startswith("COHORT_")}
+    done = subprocess.run(words + list(args), capture_output=True, text=True, timeout=LIMIT, env=env)
+    assert done.returncode == status, f"{args} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}"
+    return done
+
+
+def lines(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def agrees():
+    """Two and three ranks do what one does: the same start bit for bit, the rest within 1e-5; one rank with another op has the same bits.
+    With clipping and accumulation too."""
+    found = lines(verify("--ranks", "1,2,3", "--sync", "all_reduce(op=sum), all_reduce", "--json"))
+    assert [(l["ranks"], l["sync"]) for l in found[::5]] == [(n, s) for s in ("all_reduce(op=sum)", "all_reduce") for n in (1, 2, 3)], found
+    for line in found:
+        assert line["within"] and line["relative"] <= 1e-5 and "first" not in line, line
+        if line["what"] == "start" or line["ranks"] == 1:
+            assert line["bit_equal"] == line["tensors"], line
+    assert [line["what"] for line in found[:5]] == WHAT and found[2]["tensors"] == 6 and found[2]["scale"] > 0, found
+    frozen = lines(verify("--ranks", "2", "--steps", "3", "--json", engine__clip_norm=0.5, data__accumulate=2, optim__frozen="*.bias"))
+    assert frozen[2]["tensors"] == 3 and frozen[4]["tensors"] == 6, "what is frozen has no gradient, and stays"
+    verify("--ranks", "2", "--change", "engine.bucket=4KiB", "--change", "engine.first_bucket=4KiB", "--change", "engine.lanes=2")
+
+
+def float64():
+    """In double precision only rounding of another order is left; also of a model with dropout and batch norm. Adam divides by gradients
+    that are nearly zero, and has more of it."""
+    model = {"model": "asl_cnn(size=12, classes=10)", "data__train": "synthetic(shape=1x12x12, samples=600)"}
+    found = lines(verify("--ranks", "2", "--float64", "--json", **model))
+    assert all(line["within"] and line["tolerance"] == 1e-12 for line in found), found
+    verify("--ranks", "2", "--float64", "--tolerance", "1e-10", optim__rule="adam(lr=1e-3)", **model)
+
+
+def finds():
+    """A run that is another one is found out: its seed at the start, its rate in the update, its samples in the gradient; the first
+    difference is named with index, both values and ulps, and the exit status is 1."""
+    seed = lines(verify("--ranks", "2", "--json", "--change", "seed=2", status=1))
+    assert not seed[0]["within"] and seed[0]["first"]["tensor"] and seed[0]["first"]["reference"] != seed[0]["first"]["value"], seed
+    rate = lines(verify("--ranks", "2", "--json", "--change", "optim.rule=sgd(lr=0.0501, momentum=0.9, weight_decay=1e-3)", status=1))
+    assert [line["within"] for line in rate] == [True, True, True, True, False], rate
+    first = rate[4]["first"]
+    assert first["value"] != first["reference"] and first["ulps"] > 0 and len(first["index"]) in (1, 2), first
+    assert abs(rate[4]["relative"] - 0.002) < 1e-4, rate[4]
+    sums = verify("--ranks", "2", "--change", "data.batch=4", status=1)
+    assert re.search(r"first difference of gradient: \S+\[\d+(, \d+)?\]: \S+ with one rank, \S+ here, \S+ apart \(\d+ ulps\)", sums.stdout), sums.stdout
+    assert "DIFFERS" in sums.stdout
+    loose = lines(verify("--ranks", "1", "--json", "--tolerance", "0.01", "--change", "optim.rule=sgd(lr=0.0501, momentum=0.9, weight_decay=1e-3)"))
+    assert loose[4]["within"] and loose[4]["bit_equal"] < loose[4]["tensors"], loose
+
+
+def refuses():
+    """Wrong options: one line, which names the strategies there are where one is unknown."""
+    unknown = verify("--ranks", "2", "--sync", "telepathy", status=2)
+    assert re.fullmatch(r"cohort verify: telepathy on 2 ranks: .*no strategy is called 'telepathy'.*all_reduce.*\n", unknown.stderr), unknown.stderr
+    assert "not shared out evenly among 3 ranks" in verify("--ranks", "2,3", "--global-batch", "16", status=2).stderr
+    assert "numbers from 1 to" in verify("--ranks", "0", status=2).stderr
+    assert "model" in verify("--ranks", "1", status=2, model="nosuch").stderr
+
+
+{"agrees": agrees, "float64": float64, "finds": finds, "refuses": refuses}[sys.argv[2]]()
