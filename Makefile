@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build bench bench-precision format lint asan tsan fuzz clean setup
+.PHONY: help demo test build bench bench-precision bench-plan format lint asan tsan fuzz clean setup
 JOBS := $(shell nproc)
 BENCH_SIZES := 4,1KiB,64KiB,1MiB,16MiB,100MiB,256MiB
 BENCH_RANKS := 2 4
@@ -39,6 +39,9 @@ bench: build ## all-reduce against Open MPI and Gloo, into build/bench/*.jsonl
 
 bench-precision: build ## accuracy of bf16 and fp16 against fp32 on Fashion-MNIST, three seeds each: minutes
 	@bench/precision.py --cohort build/bin/cohort
+
+bench-plan: build ## memory and step time as `cohort plan` predicts them against what runs measure
+	@bench/plan.py build/bin
 
 format: ## rewrite the sources and docs/rooms.svg as the house style wants them
 	@tools/setup.sh lint

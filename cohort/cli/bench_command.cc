@@ -6,6 +6,7 @@
 
 #include "cohort/base/bytes.h"
 #include "cohort/cli/bench_calibrate.h"
+#include "cohort/cli/bench_memory.h"
 #include "cohort/cli/bench_options.h"
 #include "cohort/cli/bench_progress.h"
 #include "cohort/cli/bench_rounds.h"
@@ -38,6 +39,7 @@ void print_report(const Report& report, const BenchOptions& o) {
 
 static int run(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "step") return run_step(argc - 1, argv + 1);
+  if (argc > 1 && std::string_view(argv[1]) == "memory") return run_memory(argc - 1, argv + 1);
   auto parsed = parse_bench_options(argc, argv);
   if (!parsed) return 0;
   BenchOptions& o = *parsed;
@@ -64,6 +66,8 @@ static int run(int argc, char** argv) {
 
 namespace cohort::cli {
 
-Command bench_command() { return {"bench", "measures collectives and training steps here, beside what others do here", bench::run}; }
+Command bench_command() {
+  return {"bench", "measures collectives, training steps and memory here, beside what others do here", bench::run};
+}
 
 }  // namespace cohort::cli

@@ -8,6 +8,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/spec.h"
 #include "cohort/base/text.h"
+#include "cohort/nn/sizes.h"
 
 namespace cohort::cli::bench {
 namespace {
@@ -53,7 +54,7 @@ const StepModel* step_model_named(std::string_view word) {
 
 std::string StepOptions::spec() const {
   const StepModel* known = step_model_named(model);
-  return known == nullptr ? model : std::string(known->spec);
+  return known == nullptr ? nn::sized(model) : std::string(known->spec);
 }
 
 std::string StepOptions::data_spec() const {

@@ -4,7 +4,10 @@
 #include <CLI/CLI.hpp>
 
 #include "cohort/base/error.h"
+#include "cohort/base/text.h"
 #include "cohort/cli/cli.h"
+#include "cohort/cli/plan_workers.h"
+#include "cohort/cli/run_binding.h"
 #include "cohort/cli/worker_program.h"
 #include "cohort/train/settings.h"
 
@@ -24,13 +27,14 @@ constexpr const char* kExamples =
 int run(int argc, char** argv) {
   SettingsSource source;
   std::string ranks = "1", out;
-  bool help_config = false, markdown = false, show = false;
+  bool help_config = false, markdown = false, show = false, plan = false;
   CLI::App app{"train a model on several ranks of this host", "cohort train"};
   app.footer(kExamples);
   app.add_option("config", source.file, "YAML file with settings; none: the defaults");
   app.add_option("-n,--ranks,--np,--nproc-per-node", ranks, "ranks to start, or auto for one per core")->capture_default_str();
   app.add_option("--set", source.sets, "key=value, as often as needed: wins over the file")->expected(1)->take_all();
   app.add_option("-o,--out", out, "folder of the run (the setting `out`)");
+  app.add_flag("--plan", plan, "predict memory and step time first, and hold them against what is measured (the setting observe.plan)");
   app.add_flag("--help-config", help_config, "every setting with its type, range, default and meaning");
   app.add_flag("--markdown", markdown, "--help-config as the reference page docs/settings.md");
   app.add_flag("--show-config", show, "print the settings in effect and where each comes from, and stop");
@@ -46,8 +50,13 @@ int run(int argc, char** argv) {
     return fmt::print("# Settings of `cohort train`\n\nWritten by `cohort train --markdown`.\n\n{}", Config(preset).markdown()), 0;
   if (help_config) return fmt::print("{}", Config(preset).help()), 0;
   if (!out.empty()) source.sets.push_back("out=" + out);
-  read_settings(source);  // what is wrong with them is said before anything starts
+  if (plan) source.sets.emplace_back("observe.plan=true");
+  const TrainConfig config = read_settings(source);  // what is wrong with them is said before anything starts
   if (show) return fmt::print("{}", show_settings(source)), 0;
+  if (config.observe.plan) {
+    const int planned = ranks == "auto" ? usable_cores(look_at_host()) : static_cast<int>(parse_int(ranks));
+    if (const int status = plan_with_workers(source, planned, false, {"--out", forecast_file(config)}); status != 0) return status;
+  }
   std::vector<std::string> args{"train"};
   if (!source.file.empty()) args.push_back(source.file);
   for (const auto& set : source.sets) args.insert(args.end(), {"--set", set});

@@ -1,29 +1,48 @@
 #include "cohort/nn/zoo.h"
 
+#include <fmt/format.h>
+
 #include "cohort/base/registry.h"
+#include "cohort/nn/build.h"
 #include "cohort/nn/models_rows.inc"
+#include "cohort/nn/sizes.h"
 
 namespace cohort::nn {
 namespace {
 
 SpecSchema schema_of(const Architecture& row) { return {std::string(row.name), std::string(row.about), row.params()}; }
 
+struct Chosen {
+  const Architecture& row;
+  SpecValues values;
+};
+
+Chosen choose(const std::string& spec) {
+  const Spec parsed = Spec::parse(sized(spec));
+  const Architecture& row = find_row(architectures(), parsed.name, "model");
+  return {row, schema_of(row).read(parsed)};
+}
+
 }  // namespace
 
 std::span<const Architecture* const> architectures() { return kModelsRows; }
 
 Model make_model(const std::string& spec, std::uint64_t seed) {
-  const Spec parsed = Spec::parse(spec);
-  const Architecture& row = find_row(architectures(), parsed.name, "model");
-  const SpecValues values = schema_of(row).read(parsed);
-  Model model = row.build(values);
-  row.init(model.root(), values, Dice(seed));
+  const Chosen chosen = choose(spec);
+  Model model = chosen.row.build(chosen.values);
+  chosen.row.init(model.root(), chosen.values, Dice(seed));
   return model;
+}
+
+Model build_model(const std::string& spec) {
+  const Chosen chosen = choose(spec);
+  return chosen.row.build(chosen.values);
 }
 
 std::string zoo_help() {
   std::string help;
   for (const Architecture* row : architectures()) help += schema_of(*row).help();
+  for (const NamedSize& size : kNamedSizes) help += fmt::format("{}: {}, {} M parameters\n", size.word, size.spec, size.millions);
   return help;
 }
 

@@ -2,6 +2,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/spec.h"
+#include "cohort/nn/sizes.h"
 #include "cohort/optim/groups.h"
 #include "cohort/optim/loss_scale.h"
 #include "cohort/optim/optimizer.h"
@@ -48,6 +49,7 @@ void fields(ObserveConfig& c, FieldList& f) {
   f("prometheus_port", c.prometheus_port, Range{-1, 65535}, "metrics over HTTP on the loopback interface; 0: a free port; -1: none");
   f("trace", c.trace, "record a timeline of every rank, merged into trace.json at the end");
   f("report", c.report, "write report.html at the end");
+  f("plan", c.plan, "predict memory and step time before the run and hold them against what is measured (`cohort train --plan`)");
 }
 
 void fields(TrainConfig& c, FieldList& f) {
@@ -96,7 +98,7 @@ void check(const TrainConfig& config) {
   optim::Schedule::parse(config.optim.schedule);
   for (const auto& rule : config.optim.lr_scale) optim::parse_lr_scale(rule);
   RecomputeChoice::parse(config.recompute);
-  Spec::parse(config.model);
+  Spec::parse(nn::sized(config.model));
   Spec::parse(config.data.train);
   if (!config.data.test.empty()) Spec::parse(config.data.test);
   Spec::parse(config.engine.strategy);
@@ -110,6 +112,7 @@ std::string scale_rule(const TrainConfig& config) {
   return config.precision == Precision::fp16 || config.engine.wire == Precision::fp16 ? "torch" : "none";
 }
 
+std::string forecast_file(const TrainConfig& config) { return run_folder(config) + "/forecast.json"; }
 std::string run_folder(const TrainConfig& config) { return config.out.empty() ? "runs/" + config.name : config.out; }
 
 }  // namespace cohort

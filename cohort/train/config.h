@@ -49,6 +49,7 @@ struct ObserveConfig {
   int prometheus_port = -1;
   bool trace = false;
   bool report = true;
+  bool plan = false;
 };
 void fields(ObserveConfig& c, FieldList& f);
 
@@ -74,7 +75,8 @@ void fields(TrainConfig& c, FieldList& f);
 
 // Combinations that cannot be, with the reason. Specs are parsed as far as that needs no torch.
 void check(const TrainConfig& config);
-std::string scale_rule(const TrainConfig& config);  // of the loss: config.scale, or what auto means
-std::string run_folder(const TrainConfig& config);  // config.out, or runs/<name>
+std::string scale_rule(const TrainConfig& config);     // of the loss: config.scale, or what auto means
+std::string run_folder(const TrainConfig& config);     // config.out, or runs/<name>
+std::string forecast_file(const TrainConfig& config);  // what `cohort plan` said about the run before it began; in its folder
 
 }  // namespace cohort

@@ -219,6 +219,17 @@ void Chronicle::show_images(const at::Tensor& batch) {
   }
 }
 
+void Chronicle::hold_against_plan(const Yardstick& yardstick) {
+  if (!first_ || yardstick.steps() == 0) return;
+  const std::string path = forecast_file(config_);
+  if (!std::filesystem::exists(path))
+    return say(fmt::format("there is no forecast in {}: `cohort train --plan` makes it before it trains", path));
+  if (progress_) progress_->finish();
+  const plan::Comparison found = plan::compare(read_file(path), yardstick.happened());
+  write_file_atomically(folder_ + "/plan.json", found.json);
+  say("\n" + found.text);
+}
+
 std::string Chronicle::merge_traces() {
   Trace::stop();
   comm_.barrier({.name = "traces are written"});

@@ -39,6 +39,7 @@ class Chronicle {
   void show_values(Learner& learner, std::int64_t step);              // histograms of parameters; every rank calls it
   void show_images(const at::Tensor& batch);                          // [n, 1 or 3, h, w]
   void say(const std::string& line);                                  // above the progress bar
+  void hold_against_plan(const Yardstick& yardstick);                 // says it, and writes plan.json
   RunSummary finish(const Evaluation& test, const Learner& learner);  // collective: gathers the ranks' times, writes report and trace
 
  private:

@@ -138,6 +138,7 @@ double Learner::compute(const data::Batch& batch) {
     const at::Tensor logits = forward(all.inputs.narrow(0, first, last - first));
     const nn::Loss loss =
         nn::loss_of(logits, all.labels.narrow(0, first, last - first), {.label_smoothing = config_.optim.label_smoothing});
+    if (yardstick_ != nullptr) yardstick_->forward_ended();
     const at::Tensor mean = loss.value / (divisor * labels_each);
     (scale_.scales() ? mean * scale_.value() : mean).backward();
     sum += loss.value.item<double>();
@@ -153,6 +154,7 @@ at::Tensor Learner::forward(const at::Tensor& inputs) {
 
 StepResult Learner::train_step() {
   if (!loader_) open_loader();
+  if (yardstick_ != nullptr) yardstick_->step_begins();
   StepResult result;
   where_.step(step_ + 1, total_);
   where_.doing("waiting for data");
@@ -181,6 +183,7 @@ StepResult Learner::train_step() {
   result.scale = scale_.value();
   scale_.update(!result.verdict.committed);
   result.skipped = scale_.skipped();
+  if (yardstick_ != nullptr) yardstick_->step_ends();
   ++step_;
   position_ =
       batch.step + 1 < loader_->steps(batch.epoch) ? data::Position{batch.epoch, batch.step + 1} : data::Position{batch.epoch + 1, 0};

@@ -17,6 +17,7 @@
 #include "cohort/train/loop/materials.h"
 #include "cohort/train/loop/recomputing.h"
 #include "cohort/train/loop/whereabouts.h"
+#include "cohort/train/loop/yardstick.h"
 
 namespace cohort {
 
@@ -55,6 +56,8 @@ class Learner {
   at::Tensor some_inputs(int count) const;  // the first samples of the training set, as evaluation would see them
   void agree_on_buffers();
 
+  void measure_with(Yardstick* yardstick) { yardstick_ = yardstick; }  // borrowed for the run; none: nothing is measured
+
   nn::Model& model() { return model_; }
   const data::Form& form() const { return train_->form(); }
   const data::Transforms& transforms() const { return transforms_; }
@@ -92,7 +95,8 @@ class Learner {
   std::int64_t steps_per_epoch_ = 0, total_ = 0, step_ = 0;
   data::Position position_;
   std::int64_t first_epoch_ = 0, first_ = 0;  // samples of that epoch that were gone before its step 0
-  bool agreed_ = true;                        // buffers are the same on all ranks
+  Yardstick* yardstick_ = nullptr;
+  bool agreed_ = true;  // buffers are the same on all ranks
 };
 
 }  // namespace cohort

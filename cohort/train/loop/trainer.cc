@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "cohort/base/file.h"
@@ -73,7 +74,11 @@ RunSummary Trainer::run() {
   if (resumed) chronicle.say(fmt::format("goes on after update {}", *resumed));
   if (learner_->step() == 0) chronicle.show_images(learner_->some_inputs(config_.observe.images));
   Evaluation test;
+  std::optional<Yardstick> yardstick;
+  if (config_.observe.plan) learner_->measure_with(&yardstick.emplace());
   while (!learner_->done()) train_epoch(chronicle, keeper, test);
+  learner_->measure_with(nullptr);
+  if (yardstick) chronicle.hold_against_plan(*yardstick);
   if (test.samples == 0) test = learner_->evaluate();
   where_.doing("writing the last checkpoint");
   keeper.finish();

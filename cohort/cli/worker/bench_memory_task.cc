@@ -1,0 +1,157 @@
+// cohort-worker bench-memory: one rank of `cohort bench memory`. Trains a few steps, then says what it holds.
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cohort/base/error.h"
+#include "cohort/base/file.h"
+#include "cohort/base/ledger.h"
+#include "cohort/base/spec.h"
+#include "cohort/base/text.h"
+#include "cohort/cli/worker/tasks.h"
+#include "cohort/optim/optimizer.h"
+#include "cohort/plan/choices.h"
+#include "cohort/train/forecast/walk.h"
+#include "cohort/train/job.h"
+#include "cohort/train/loop/learner.h"
+
+namespace cohort::cli::worker {
+namespace {
+
+struct Wanted {
+  std::string model, rule, out;
+  int stage = 0, steps = 3, batch = 1;
+};
+
+constexpr MemoryClass kClasses[] = {MemoryClass::parameters, MemoryClass::gradients, MemoryClass::optimizer, MemoryClass::buckets};
+
+// Bytes of this process in memory, a page that k processes map as a k-th of it.
+double pss() {
+  const std::string text = read_file("/proc/self/smaps_rollup");
+  for (const auto line : split(text, '\n'))
+    if (line.starts_with("Pss:")) return static_cast<double>(parse_int(trim(line.substr(4, line.find("kB") - 4)))) * 1024;
+  throw_failure(Kind::system, "/proc/self/smaps_rollup tells no Pss");
+}
+
+// A spec of the same widths, one layer deep: what libraries keep for themselves (scratch, compiled kernels) is there before we look.
+std::string shallow(const std::string& model) {
+  Spec spec = Spec::parse(model);
+  for (auto& param : spec.params)
+    if (param.key == "layers") param.value = "1";
+  return spec.to_string();
+}
+
+TrainConfig config_of(const Wanted& w, const std::string& model, const nn::Input& input) {
+  TrainConfig config;
+  config.model = model;
+  if (!input.tokens()) throw_failure(Kind::usage, "model '{}' reads pictures: memory is measured with a model that reads tokens", model);
+  config.data.train = fmt::format("synthetic(task=tokens, shape={}, classes={}, samples=1000)", input.sizes.at(0),
+                                  std::min<std::int64_t>(input.vocabulary, 256));
+  config.data.test.clear();
+  config.data.transforms.clear();
+  config.data.batch = w.batch;
+  config.optim.rule = w.rule;
+  config.optim.schedule = "constant";
+  config.engine.strategy = w.stage == 0 ? "all_reduce(op=sum)" : fmt::format("zero(stage={}, op=sum)", w.stage);
+  return config;
+}
+
+// Every rank has given back what it does not need, and none has gone on.
+double settled_pss(const Job& job) {
+  malloc_trim(0);
+  job.comm().barrier({.name = "memory is settled"});
+  const double bytes = pss();
+  job.comm().barrier({.name = "memory is read"});
+  return bytes;
+}
+
+// fp32: 4 bytes a parameter, a gradient and each state of the rule, shared out by the stage; and what is on its way.
+std::array<double, kMemoryClasses> formulas(const Wanted& w, Learner& learner, int ranks) {
+  const double states = static_cast<double>(learner.engine().rule()->state_names().size());
+  plan::Traffic traffic{.lanes = learner.engine().lanes().lanes};
+  for (const auto& bucket : learner.engine().buckets())
+    traffic.largest_bucket = std::max<double>(traffic.largest_bucket, static_cast<double>(bucket->bytes()));
+  for (const auto& block : learner.model().blocks()) {
+    double bytes = 0;
+    for (const auto& [name, p] : learner.model().named_parameters(block)) bytes += static_cast<double>(p.numel()) * sizeof(float);
+    traffic.largest_block = std::max(traffic.largest_block, bytes);
+  }
+  const plan::Recipe recipe{.name = "fp32", .parameter = 4, .gradient = 4, .optimizer = 4 * states};
+  const auto elements = static_cast<double>(learner.model().parameter_count());
+  return plan::held_bytes(recipe, w.stage, ranks, elements, traffic);
+}
+
+std::string lines(const Job& job, const Wanted& w, const std::array<double, kMemoryClasses>& formula, double sum) {
+  std::string text;
+  double whole = 0;
+  const auto line = [&](std::string_view what, double expected, double measured) {
+    text +=
+        nlohmann::ordered_json{
+            {"stage", w.stage}, {"ranks", job.size()}, {"class", what}, {"formula_bytes", expected}, {"measured_bytes", measured}}
+            .dump() +
+        "\n";
+  };
+  for (const MemoryClass which : kClasses) {
+    double most = static_cast<double>(Ledger::process().of(which).peak);
+    job.comm().all_reduce(collective::piece(std::span(&most, 1)), collective::Op::max, {.name = "the most of a class"});
+    const double expected = formula[static_cast<std::size_t>(which)];
+    if (expected > 0 || most > 0) line(memory_class_name(which), expected, most);
+    whole += expected;
+  }
+  job.comm().all_reduce(collective::piece(std::span(&sum, 1)), collective::Op::average, {.name = "Pss"});
+  line("sum", whole, sum);
+  return text;
+}
+
+int measure(const Wanted& w) {
+  at::set_num_threads(1);
+  const Job job = init();
+  forecast::Kernels kernels(forecast::Device{1, 1});
+  const nn::Input input = forecast::input_of(w.model, kernels);
+  Whereabouts where;
+  const auto trained = [&](const std::string& model) {
+    auto learner = std::make_unique<Learner>(job.comm(), config_of(w, model, input), 1, job.local_size(), where);
+    for (int i = 0; i < w.steps; ++i) learner->train_step();
+    return learner;
+  };
+  trained(shallow(w.model)).reset();
+  const double before = settled_pss(job);
+  Ledger::process().restart_peaks();
+  const auto learner = trained(w.model);
+  const double held = settled_pss(job) - before;
+  const std::string text = lines(job, w, formulas(w, *learner, job.size()), held);
+  if (job.rank().value != 0) return 0;
+  if (w.out.empty()) return fmt::print("{}", text), 0;
+  write_file_atomically(w.out, text);
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  Wanted w;
+  CLI::App app{"one rank of `cohort bench memory`", "cohort-worker bench-memory"};
+  app.option_defaults()->always_capture_default();
+  app.add_option("--model", w.model, "a spec of the zoo that reads tokens")->required();
+  app.add_option("--rule", w.rule, "update rule")->required();
+  app.add_option("--stage", w.stage, "of ZeRO; 0: all_reduce");
+  app.add_option("--batch", w.batch, "samples of one rank and step");
+  app.add_option("--steps", w.steps, "before anything is measured");
+  app.add_option("--out", w.out, "rank 0 writes its lines there; empty: stdout");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return fmt::print("{}", app.help()), 0;
+  } catch (const CLI::ParseError& error) {
+    throw_failure(Kind::usage, "{}", error.what());
+  }
+  return measure(w);
+}
+
+}  // namespace
+
+Task bench_memory_task() { return {"bench-memory", "one rank of `cohort bench memory`", run}; }
+
+}  // namespace cohort::cli::worker

@@ -1,0 +1,11 @@
+// A model of the zoo without its first values: for whoever only looks at shapes. Threads, failure: as zoo.h's make_model.
+#pragma once
+#include <string>
+
+#include "cohort/nn/blocks.h"
+
+namespace cohort::nn {
+
+Model build_model(const std::string& spec);
+
+}  // namespace cohort::nn

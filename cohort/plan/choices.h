@@ -1,0 +1,60 @@
+// Memory and step time of a training job for every ZeRO stage and every way of recomputing, before it runs.
+//   memory    parameters, gradients, optimizer state and master copy by stage (states.h); activations: what lives when forward has ended;
+//             temporaries: what comes on top at the worst moment; buckets: gathered parameters and gradients in flight
+//   compute   data + forward + backward + norm of the gradient + update, times the ranks that share a core
+//   hidden    communication behind backward (gradients, where a lane has a core) or behind forward (parameters of the next block, stage 3)
+//   exposed   the rest of it, and the vote
+// Threads: pure functions. Failure: none. To add a choice: a Walk for recomputation, a case in bytes_of() and seconds_of() for a stage.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "cohort/base/ledger.h"
+#include "cohort/plan/links.h"
+#include "cohort/plan/states.h"
+#include "cohort/plan/walk.h"
+
+namespace cohort::plan {
+
+struct Facts {
+  std::string model;
+  std::int64_t batch = 1;  // samples a rank takes at once
+  int accumulate = 1;      // times it does so before ranks communicate
+  Recipe recipe = kFp32Adam;
+  std::vector<Walk> walks{};                        // one for each way of recomputing, the first without
+  std::vector<std::vector<std::size_t>> buckets{};  // parameters of a Walk that travel together, in the order they leave
+  double data = 0;                                  // seconds: making one batch
+  double measure = 0, update = 0;                   // seconds: sweeps over the whole model, norm and update
+  int lanes = 0;                                    // threads that carry buckets while backward runs
+  Links links{};
+  double memory = 0;                 // bytes a rank has; 0: nobody said
+  std::string how{};                 // where the times come from, for people
+  std::vector<std::string> notes{};  // what could not be found out
+};
+
+struct Choice {
+  int stage = 0;
+  std::string recompute{};
+  std::array<double, kMemoryClasses> bytes{};
+  double compute = 0, exposed = 0, hidden = 0;  // seconds
+  double at(MemoryClass which) const { return bytes[static_cast<std::size_t>(which)]; }
+  double total() const;  // bytes
+  double step() const { return compute + exposed; }
+};
+
+// What is on its way at the worst moment: stage 2 gradients of buckets, stage 3 parameters and gradients of blocks.
+struct Traffic {
+  double largest_bucket = 0, largest_block = 0;  // bytes
+  int lanes = 0;                                 // each carries a bucket while another one fills
+};
+// What a rank holds between steps and for longer than an operation: states, master copy, buckets. No activations.
+std::array<double, kMemoryClasses> held_bytes(const Recipe& recipe, int stage, int ranks, double elements, const Traffic& traffic);
+
+Choice choice(const Facts& facts, int stage, const Walk& walk);
+std::vector<Choice> choices(const Facts& facts);  // stages 0 to 3 of the first walk, then of the next
+
+// What the table adds up to: what fits, which of that is fastest and why, what takes least.
+std::string verdict(const Facts& facts, const std::vector<Choice>& all);
+
+}  // namespace cohort::plan

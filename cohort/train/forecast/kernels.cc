@@ -1,0 +1,143 @@
+#include "cohort/train/forecast/kernels.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "cohort/base/deadline.h"
+#include "cohort/nn/meter.h"
+#include "cohort/train/forecast/operands.h"
+
+namespace cohort::forecast {
+namespace {
+
+constexpr int kFewest = 3, kMost = 100;            // runs of a kernel at one look
+constexpr Seconds kEnough{0.04};                   // and no more once they took so long together
+constexpr std::size_t kLargestSweep = 64'000'000;  // bytes: twice the last cache of most machines; more changes nothing
+
+double since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
+
+std::string key_of(const c10::OperatorHandle& op, const torch::jit::Stack& arguments) {
+  std::ostringstream key;
+  key << op.schema().name() << '.' << op.schema().overload_name();
+  const auto describe = [&](const at::Tensor& t) {
+    if (t.defined())
+      key << fmt::format("{}[{}|{}]", c10::toString(t.scalar_type()), fmt::join(t.sizes(), ","), fmt::join(t.strides(), ","));
+  };
+  for (const c10::IValue& value : arguments) {
+    key << ';';
+    if (value.isTensor()) {
+      describe(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& t : value.toTensorVector()) describe(t);
+    } else if (!value.isGenerator()) {
+      key << value;
+    }
+  }
+  return key.str();
+}
+
+// By torch's meta kernel. False: it has none, or one that only says so when it is called.
+bool shapes_alone(const c10::OperatorHandle& op, const torch::jit::Stack& arguments, torch::jit::Stack& results) {
+  if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return false;
+  try {
+    results = on_meta(arguments);
+    op.callBoxed(&results);
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+double time_once(const c10::OperatorHandle& op, const torch::jit::Stack& operands) {
+  torch::jit::Stack stack = operands;
+  const auto start = Clock::now();
+  op.callBoxed(&stack);
+  return since(start);
+}
+
+// elsewhere: gone over before every run, as the rest of a step would.
+double best_of(const c10::OperatorHandle& op, const torch::jit::Stack& operands, std::vector<float>& elsewhere) {
+  double best = 1e30, spent = 0;
+  for (int run = 0; run < kFewest || (run < kMost && spent < kEnough.count()); ++run) {
+    const auto start = Clock::now();
+    for (float& x : elsewhere) x += 1;
+    best = std::min(best, time_once(op, operands));
+    spent += since(start);
+  }
+  return best;
+}
+
+}  // namespace
+
+Kernels::Kernels(std::optional<Device> device) : device_(device), per_node_(device ? 0 : measure_node()) {}
+
+const Call& Kernels::call(const c10::OperatorHandle& op, const torch::jit::Stack& arguments) {
+  auto& known = clocked_ ? calls_ : shapes_;
+  const std::string key = key_of(op, arguments);
+  auto found = known.find(key);
+  if (found == known.end()) found = known.emplace(key, look(op, arguments)).first;
+  if (clocked_) {
+    total_ += found->second.seconds;
+    total_flops_ += found->second.flops;
+  }
+  return found->second;
+}
+
+Call Kernels::look(const c10::OperatorHandle& op, const torch::jit::Stack& arguments) const {
+  Call call;
+  const bool timed = clocked_ && !device_;
+  if (timed || !shapes_alone(op, arguments, call.results)) {
+    const torch::jit::Stack operands = made_up(op.schema().name(), arguments);
+    torch::jit::Stack results = operands;
+    {
+      const nn::Meter meter;
+      op.callBoxed(&results);
+      call.scratch = meter.peak() - meter.now();
+    }
+    if (timed) call.seconds = time_once(op, operands);
+    call.results = on_meta(results);
+    call.arguments = without_memory(arguments);
+    call.op = op;
+  }
+  call.flops = flops_of(op.schema().name(), arguments, call.results);
+  call.bytes = bytes_of(arguments) + bytes_of(call.results);
+  if (device_) call.seconds = std::max(call.flops / device_->flops, call.bytes / device_->bytes);
+  return call;
+}
+
+void Kernels::look_again(std::size_t working_set) {
+  if (device_) return;
+  std::vector<float> elsewhere(std::min(working_set, kLargestSweep) / sizeof(float));
+  for (auto& [key, call] : calls_) {
+    if (!call.op) continue;
+    const double seconds = best_of(*call.op, made_up(call.op->schema().name(), call.arguments), elsewhere);
+    call.seconds = call.cold ? std::min(call.seconds, seconds) : seconds;
+    call.cold = true;
+  }
+}
+
+// A chain of the smallest kernels there are, with and without autograd around them.
+double Kernels::measure_node() {
+  constexpr int kLinks = 200, kRuns = 7;
+  double best = 1e30;
+  for (int run = 0; run < kRuns; ++run) {
+    const at::Tensor start = torch::ones({1}, torch::requires_grad());
+    const auto with = Clock::now();
+    at::Tensor x = start;
+    for (int i = 0; i < kLinks; ++i) x = torch::relu(x);
+    x.backward();
+    const double recorded = since(with);
+    const at::NoGradGuard no_grad;
+    const auto without = Clock::now();
+    x = start.detach();
+    for (int i = 0; i < kLinks; ++i) x = at::threshold_backward(torch::relu(x), x, 0);
+    best = std::min(best, (recorded - since(without)) / (2 * kLinks));
+  }
+  return std::max(0.0, best);
+}
+
+}  // namespace cohort::forecast

@@ -1,0 +1,45 @@
+#include "cohort/train/loop/yardstick.h"
+
+#include <algorithm>
+
+#include "cohort/base/ledger.h"
+
+namespace cohort {
+namespace {
+
+constexpr std::size_t kWarm = 3;  // steps that still make pages, threads and plans
+
+double percentile(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+}  // namespace
+
+void Yardstick::step_begins() {
+  meter_.restart();
+  base_ = meter_.now();
+  start_ = Clock::now();
+}
+
+void Yardstick::forward_ended() { kept_ = std::max(kept_, meter_.now() - std::min(base_, meter_.now())); }
+
+void Yardstick::step_ends() {
+  seconds_.push_back(Seconds(Clock::now() - start_).count());
+  peak_ = std::max(peak_, meter_.peak() - std::min(base_, meter_.peak()));
+}
+
+plan::Happened Yardstick::happened() const {
+  std::vector<double> settled = seconds_;
+  if (settled.size() > 2 * kWarm) settled.erase(settled.begin(), settled.begin() + kWarm);
+  plan::Happened found{.seconds = percentile(settled, 0.5), .quiet_seconds = percentile(settled, 0.1)};
+  for (std::size_t i = 0; i < kMemoryClasses; ++i)
+    found.bytes[i] = static_cast<double>(Ledger::process().of(static_cast<MemoryClass>(i)).peak);
+  found.bytes[static_cast<std::size_t>(MemoryClass::activations)] = static_cast<double>(kept_);
+  found.bytes[static_cast<std::size_t>(MemoryClass::temporaries)] = static_cast<double>(peak_ - std::min(kept_, peak_));
+  return found;
+}
+
+}  // namespace cohort
