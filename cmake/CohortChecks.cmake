@@ -10,7 +10,7 @@ foreach(header ${headers})
   string(REGEX MATCH "^cohort/([a-z]+)/" room ${header})
   set(room "${CMAKE_MATCH_1}")
   get_property(torch GLOBAL PROPERTY COHORT_ROOM_${room}_TORCH)
-  if(header MATCHES "^cohort/(train/loop|cli/worker)/")  # the parts of these rooms that use torch
+  if(header MATCHES "^cohort/(train/loop|train/forecast|cli/worker)/")  # the parts of these rooms that use torch
     if(NOT COHORT_WITH_TORCH)
       continue()
     endif()

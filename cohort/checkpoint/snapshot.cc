@@ -57,6 +57,7 @@ void Snapshot::add(std::string_view file_name, const TensorView& tensor) {
     throw_failure(Kind::usage, "snapshot: tensor '{}' has {} bytes by its shape, {} were given", printable(tensor.name), *bytes,
                   tensor.data.size());
   const Bytes room = place(file_name, tensor.name, tensor.dtype, tensor.shape);
+  file(file_name).tensors.back().of = tensor.of;
   if (!room.empty()) std::memcpy(room.data(), tensor.data.data(), room.size());
 }
 

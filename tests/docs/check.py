@@ -34,7 +34,7 @@ def work(command, folder, env):
         return
     if command.startswith("cohort bench step"):
         command += " --rounds 1 --steps 4 --warm 1 --no-void-check"
-    elif command.startswith("cohort bench"):
+    elif command.startswith("cohort bench") and not command.startswith("cohort bench memory"):
         command += SHORT
     done = subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"

@@ -59,7 +59,8 @@ Sweeps time_sweeps(const optim::Optimizer& rule, const plan::Walk& walk) {
                     for (const auto& s : slices) rule.update(s, {.step = 1, .lr = 1e-9, .clear_grad = true});
                   });
   sweeps.measure = scale * best_of([&] {
-                     for (const auto& s : slices) optim::measure(s.grad, s.count, optim::Real::f32);
+                     optim::Measure found;
+                     for (const auto& s : slices) optim::measure(s.grad, s.count, optim::Real::f32, found);
                    });
   return sweeps;
 }

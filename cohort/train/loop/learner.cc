@@ -149,7 +149,8 @@ double Learner::compute(const data::Batch& batch) {
 // Autocast ends with forward: backward follows the types by itself.
 at::Tensor Learner::forward(const at::Tensor& inputs) {
   const autocast narrow(config_.precision);
-  return model_.forward(inputs).to(at::kFloat);
+  const at::Tensor out = model_.forward(inputs);
+  return config_.precision == Precision::fp32 ? out : out.to(at::kFloat);
 }
 
 StepResult Learner::train_step() {
