@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "train"))
 from runs import Runs  # noqa: E402
@@ -19,7 +20,7 @@ def strategy(stage):
 
 def whole(runs, name):
     """What a run has learned, as bytes of one file."""
-    path = runs.path(f"{name}.safetensors")
+    path = runs.path(f"{name}-{time.monotonic_ns()}.safetensors")
     runs.call([runs.cohort, "reshard", runs.path(name), path, "--consolidate", "--optimizer"])
     with open(path, "rb") as file:
         return file.read()

@@ -303,9 +303,10 @@ def questions(runs):
         step = runs.metrics("run")[-1]["step"]
         wait_until("the run goes on", lambda: runs.metrics("run")[-1]["step"] > step + 10)
         os.kill(workers(job.pid)[1], signal.SIGSTOP)  # now rank 0 waits for it
-        step = runs.metrics("run")[-1]["step"]
-        job.send_signal(signal.SIGQUIT)
-        wait_until("rank 0 says what it waits in", lambda: re.search(r"rank 0 info: .*; in all_reduce '(bucket|the step)", runs.log("run")))
+        def waits():  # asked again: at first it may still be computing
+            job.send_signal(signal.SIGQUIT)
+            return re.search(r"rank 0 info: .*; in all_reduce '(bucket|the step)", runs.log("run"))
+        wait_until("rank 0 says what it waits in", waits)
     finally:
         for pid in workers(job.pid).values():
             os.kill(pid, signal.SIGCONT)

@@ -4,8 +4,8 @@
 #include <malloc.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
