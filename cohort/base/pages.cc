@@ -21,7 +21,9 @@ std::shared_ptr<void> huge_pages(std::size_t bytes) {
   if (base == MAP_FAILED) throw_failure(Kind::system, "cannot get {} bytes of memory: {}", whole, std::strerror(errno));
   const auto at = reinterpret_cast<std::size_t>(base);
   auto* const data = static_cast<std::byte*>(base) + (round_up(at, kHugePage) - at);
-  madvise(data, whole - kHugePage, MADV_HUGEPAGE);  // refused: small pages do as well
+  const std::size_t huge = bytes / kHugePage * kHugePage;  // the rest in small pages, or up to 2 MiB would be held for nothing
+  madvise(data, huge, MADV_HUGEPAGE);                      // refused: small pages do as well
+  madvise(data + huge, whole - kHugePage - huge, MADV_NOHUGEPAGE);
   for (std::size_t i = 0; i < bytes; i += kPageBytes) data[i] = std::byte{0};
   return {data, [base, whole](void*) { munmap(base, whole); }};
 }

@@ -75,7 +75,8 @@ std::array<double, kMemoryClasses> held_bytes(const Recipe& recipe, int stage, i
   put(MemoryClass::master, states.master);
   const double filling = traffic.lanes + 1;
   if (stage == 2) put(MemoryClass::buckets, filling * traffic.largest_bucket);
-  if (stage == 3) put(MemoryClass::buckets, (2 + filling) * traffic.largest_block);  // parameters at work and next, and gradients
+  const double gathered = traffic.lanes > 0 ? 2 : 1;  // of the block at work and, where a lane fetches ahead, of the next
+  if (stage == 3) put(MemoryClass::buckets, (gathered + filling) * traffic.largest_block);
   return bytes;
 }
 

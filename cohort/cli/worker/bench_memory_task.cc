@@ -14,6 +14,7 @@
 #include "cohort/base/spec.h"
 #include "cohort/base/text.h"
 #include "cohort/cli/worker/tasks.h"
+#include "cohort/nn/zoo.h"
 #include "cohort/optim/optimizer.h"
 #include "cohort/plan/choices.h"
 #include "cohort/train/forecast/walk.h"
@@ -108,6 +109,13 @@ std::string lines(const Job& job, const Wanted& w, const std::array<double, kMem
   return text;
 }
 
+// Without an engine: the communicator would keep its memory for the real one, and it would not be counted.
+void warm_up(const std::string& model_spec, std::int64_t batch) {
+  nn::Model model = nn::make_model(model_spec, 1);
+  model.train();
+  model.forward(model.example(batch)).sum().backward();
+}
+
 int measure(const Wanted& w) {
   at::set_num_threads(1);
   const Job job = init();
@@ -119,7 +127,7 @@ int measure(const Wanted& w) {
     for (int i = 0; i < w.steps; ++i) learner->train_step();
     return learner;
   };
-  trained(shallow(w.model)).reset();
+  warm_up(shallow(w.model), w.batch);
   const double before = settled_pss(job);
   Ledger::process().restart_peaks();
   const auto learner = trained(w.model);
