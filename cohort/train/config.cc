@@ -56,6 +56,7 @@ void fields(TrainConfig& c, FieldList& f) {
   f("name", c.name, "of the run");
   f("out", c.out, "folder of everything the run writes; empty: runs/<name>");
   f("model", c.model, "mlp(..), cnn(..), asl_cnn, alexnet, vgg16, resnet18 .. 50, lstm(..), transformer(..), gpt(..)");
+  f("sync", c.sync, "short for engine.strategy: all_reduce(op=sum), zero(stage=2); empty: what that says");
   f("seed", c.seed, Range{0, 9e15}, "of first values, order of samples, random transforms and dropout");
   f("epochs", c.epochs, Range{0, 1e6}, "passes over the training set; 0: steps decides");
   f("steps", c.steps, Range{0, 1e12}, "updates; 0: epochs decides; with both, whichever ends first");

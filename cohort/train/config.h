@@ -61,6 +61,7 @@ struct TrainConfig {
   int epochs = 5;
   std::int64_t steps = 0;
   int threads = 0;
+  std::string sync;  // another name of engine.strategy, for files and --set
   bool sync_batch_norm = false;
   Precision precision = Precision::fp32;
   std::string scale = "auto";

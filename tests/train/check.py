@@ -38,6 +38,17 @@ def same_bits(runs):
         assert runs.losses(f"way{i}") == runs.losses("way0"), f"other losses with {way}"
 
 
+def stages(runs):
+    """Every stage of ZeRO learns what all-reduce does: the same losses and evaluations, to the last digit."""
+    sets = {**FORGETFUL, "epochs": 2, "optim__rule": "adam(lr=1e-3)", "engine__clip_norm": 1}
+    runs.train("plain", **sets)
+    for stage in (1, 2, 3):
+        runs.train(f"stage{stage}", sync=f"zero(stage={stage}, op=sum)", engine__lanes=stage % 2, **sets)
+        assert runs.metrics(f"stage{stage}") and runs.losses(f"stage{stage}") == runs.losses("plain"), f"other losses in stage {stage}"
+        tested = lambda name: [(m["step"], m["test_loss"]) for m in runs.metrics(name) if "test_loss" in m]
+        assert tested(f"stage{stage}") == tested("plain"), f"other evaluations in stage {stage}"
+
+
 def killed_and_resumed(runs, rule):
     sets = {**FORGETFUL, "optim__rule": rule}
     runs.train("whole", **sets)
@@ -315,6 +326,6 @@ def questions(runs):
 
 
 with tempfile.TemporaryDirectory(prefix="cohort-train-") as scratch:
-    claims = [same_bits, resume_sgd, resume_adam, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
+    claims = [same_bits, stages, resume_sgd, resume_adam, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
               questions, precision, resume_scale, recomputed]
     {claim.__name__: claim for claim in claims}[sys.argv[2]](Runs(sys.argv[1], scratch))
