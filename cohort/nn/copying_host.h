@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 
+#include "cohort/base/error.h"
 #include "cohort/nn/residency.h"
 
 namespace cohort::nn {
