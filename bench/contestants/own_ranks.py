@@ -4,6 +4,7 @@
         sys.exit(work(options) if own_ranks.is_rank() else own_ranks.launch(options.ranks))
 """
 import ctypes
+import json
 import os
 import signal
 import socket
@@ -71,3 +72,22 @@ def resident_bytes():
     """This process' share of the memory in use: pages of several processes count in part."""
     with open("/proc/self/smaps_rollup", encoding="ascii") as file:
         return next(1024 * int(line.split()[1]) for line in file if line.startswith("Pss:"))
+
+
+def mean(torch, dist, values):
+    """Over all ranks."""
+    t = torch.tensor([sum(values), float(len(values))], dtype=torch.float64)
+    dist.all_reduce(t)
+    return (t[0] / t[1]).item()
+
+
+def report(torch, dist, args, seconds, losses, **more):
+    """The line rank 0 has to say about `args.steps` steps, as cohort/cli/bench_step_results.h reads it; then the group is left."""
+    line = {"samples_per_s": args.batch * args.ranks * args.steps / mean(torch, dist, [seconds]), "steps": args.steps,
+            "first_loss": mean(torch, dist, losses[:max(1, len(losses) // 10)]),
+            "last_loss": mean(torch, dist, losses[-max(1, len(losses) // 4):])}
+    line |= {name: mean(torch, dist, [value]) for name, value in more.items()}
+    if dist.get_rank() == 0:
+        print(json.dumps(line), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()

@@ -12,7 +12,6 @@ batch, rate and number of steps are those of the other contestants (cohort/cli/w
 Exit status: 0, 2 usage, 3 when torch or its gloo is missing.
 """
 import argparse
-import json
 import os
 import sys
 import time
@@ -138,12 +137,6 @@ def train(torch, dist, args):
     return time.perf_counter() - start, losses, most - before
 
 
-def mean(dist, torch, values):
-    t = torch.tensor([sum(values), float(len(values))], dtype=torch.float64)
-    dist.all_reduce(t)
-    return (t[0] / t[1]).item()
-
-
 def work(args):
     found = own_ranks.gloo("torch_sharded") if own_ranks.die_with_parent() else None
     if found is None:
@@ -151,13 +144,7 @@ def work(args):
     torch, dist = found
     torch.set_flush_denormal(True)
     seconds, losses, most = train(torch, dist, args)
-    line = {"samples_per_s": args.batch * args.ranks * args.steps / mean(dist, torch, [seconds]), "steps": args.steps,
-            "first_loss": mean(dist, torch, losses[:max(1, len(losses) // 10)]), "last_loss": mean(dist, torch, losses[-max(1, len(losses) // 4):]),
-            "peak_bytes": mean(dist, torch, [most])}
-    if dist.get_rank() == 0:
-        print(json.dumps(line), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    own_ranks.report(torch, dist, args, seconds, losses, peak_bytes=most)
     return 0
 
 

@@ -72,6 +72,16 @@ class Peers {
   }
 
   // --- failure
+  // body() while operations under way still live around it: when it fails, peers hear the cause before those are given up.
+  template <class Body>
+  void or_abort(const Body& body) {
+    try {
+      body();
+    } catch (const Failure& failure) {
+      mesh().abort(failure.error());
+      throw;
+    }
+  }
   void fail(const Error& error) noexcept;  // the first one stays
   void check() const;                      // throws it
   bool failed() const { return failed_.load(std::memory_order_relaxed); }

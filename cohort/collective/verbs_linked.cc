@@ -15,7 +15,9 @@ ConstBytes readable(Piece piece) { return {static_cast<const std::byte*>(piece.d
 Bytes writable(Piece piece) { return {static_cast<std::byte*>(piece.data), piece.bytes()}; }
 
 void wait_all(Peers& peers, std::vector<net::Pending>& pending) {
-  for (auto& one : pending) peers.finish(one);
+  peers.or_abort([&] {
+    for (auto& one : pending) peers.finish(one);
+  });
 }
 
 // send(r) and recv(r) are the pieces for and from rank r; empty ones travel not at all. Each starts with its right neighbour.

@@ -130,12 +130,7 @@ Range part_of(std::size_t count, int parts, int index, std::size_t grain) {
 void walk(Peers& peers, Piece data, const Reduction& how, const Plan& plan) {
   if (how.pre != 1.0) kernels().scale(data.dtype, data.data, data.count, how.pre);
   Executor executor(peers, data, how, plan);
-  try {
-    executor.run();
-  } catch (const Failure& failure) {
-    peers.mesh().abort(failure.error());  // before sends under way are given up: peers hear the cause, not that
-    throw;
-  }
+  peers.or_abort([&] { executor.run(); });
   if (how.post != 1.0) kernels().scale(data.dtype, data.data, data.count, how.post);
 }
 

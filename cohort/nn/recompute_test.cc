@@ -16,6 +16,7 @@
 #include "cohort/base/failure_of.h"
 #include "cohort/nn/allocations.h"
 #include "cohort/nn/copying_host.h"
+#include "cohort/nn/meter.h"
 #include "cohort/nn/models/claims.h"
 
 namespace cohort::nn {
@@ -240,7 +241,7 @@ TEST(Recompute, KeepsTheInputsOfBlocksOnly) {
     largest = std::max(largest, kept);
   }
   const auto kept_by_forward = [&] {
-    const AllocationMeter meter;
+    const Meter meter;
     const at::Tensor y = model.forward(x);
     return meter.now();
   };

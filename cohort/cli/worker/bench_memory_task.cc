@@ -13,6 +13,7 @@
 #include "cohort/base/ledger.h"
 #include "cohort/base/spec.h"
 #include "cohort/base/text.h"
+#include "cohort/cli/worker/resident.h"
 #include "cohort/cli/worker/tasks.h"
 #include "cohort/nn/zoo.h"
 #include "cohort/optim/optimizer.h"
@@ -30,14 +31,6 @@ struct Wanted {
 };
 
 constexpr MemoryClass kClasses[] = {MemoryClass::parameters, MemoryClass::gradients, MemoryClass::optimizer, MemoryClass::buckets};
-
-// Bytes of this process in memory, a page that k processes map as a k-th of it.
-double pss() {
-  const std::string text = read_file("/proc/self/smaps_rollup");
-  for (const auto line : split(text, '\n'))
-    if (line.starts_with("Pss:")) return static_cast<double>(parse_int(trim(line.substr(4, line.find("kB") - 4)))) * 1024;
-  throw_failure(Kind::system, "/proc/self/smaps_rollup tells no Pss");
-}
 
 // A spec of the same widths, one layer deep: what libraries keep for themselves (scratch, compiled kernels) is there before we look.
 std::string shallow(const std::string& model) {
@@ -66,7 +59,7 @@ TrainConfig config_of(const Wanted& w, const std::string& model, const nn::Input
 double settled_pss(const Job& job) {
   malloc_trim(0);
   job.comm().barrier({.name = "memory is settled"});
-  const double bytes = pss();
+  const double bytes = resident_bytes();
   job.comm().barrier({.name = "memory is read"});
   return bytes;
 }

@@ -7,10 +7,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cohort/base/bytes.h"
 #include "cohort/base/error.h"
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
+#include "cohort/cli/worker/resident.h"
 #include "cohort/data/loader.h"
 #include "cohort/engine/engine.h"
 #include "cohort/nn/batch.h"
@@ -21,14 +19,6 @@ namespace cohort::cli::worker {
 namespace {
 
 constexpr auto kPatience = 120s;  // for one batch
-
-// This process' share of the memory in use: pages of several processes count in part.
-double resident_bytes() {
-  const std::string text = read_file("/proc/self/smaps_rollup", 64_KiB);
-  for (const auto line : split(text, '\n'))
-    if (line.starts_with("Pss:")) return 1024.0 * static_cast<double>(parse_int(trim(split(trim(line.substr(4)), ' ').at(0))));
-  return 0;
-}
 
 struct Sums {
   double loss = 0, labels = 0;
