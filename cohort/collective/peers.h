@@ -10,6 +10,7 @@
 #include "cohort/base/pages.h"
 #include "cohort/collective/arena.h"
 #include "cohort/collective/board.h"
+#include "cohort/collective/courier.h"
 #include "cohort/collective/fingerprint.h"
 #include "cohort/net/link.h"
 
@@ -32,6 +33,7 @@ class Peers {
   net::Mesh& mesh() const { return *mesh_; }
   const std::shared_ptr<net::Mesh>& shared_mesh() const { return mesh_; }
   const std::shared_ptr<Arena>& arena() const { return arena_; }
+  Courier& courier() { return courier_; }
   Board* board() const { return posted_.load(std::memory_order_acquire); }
   std::uint32_t channel() const { return channel_; }
 
@@ -98,6 +100,7 @@ class Peers {
   std::atomic<Board*> posted_{nullptr};  // the same, once it is complete: fail() may come from another thread at any time
   int watch_ = -1;
 
+  Courier courier_;    // owned by the thread that runs the verb
   Fingerprint print_;  // owned by the thread that runs the verb
   std::optional<Deadline> deadline_;
   Seconds timeout_{};

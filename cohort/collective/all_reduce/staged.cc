@@ -1,6 +1,6 @@
 // Staged shared memory: for buffers anywhere. Per chunk, rank r copies the slices the others reduce onto its stage; everybody reduces its
 // own slice (own part from the buffer, theirs from the stages) into its buffer and onto its own stage, and copies the other slices out.
-// Bytes per rank and byte of data: about 2 read, 2 written. Stages are written around the cache. One synchronisation per chunk, and one.
+// Bytes per rank and byte of data: about 2 read, 2 written. One synchronisation per chunk, and one.
 // Up to kEagerBytes everybody stages everything and sums everything after a single synchronisation.
 #include "cohort/collective/staged.h"
 
@@ -14,8 +14,7 @@
 namespace cohort::collective {
 namespace {
 
-constexpr std::size_t kChunkBytes =
-    kStageBytes;  // long runs suit stores that bypass the cache: 512 KiB took 7 % longer for 1 MiB on 2 ranks, 128 up to 30
+constexpr std::size_t kChunkBytes = kStageBytes;  // around the cache 512 KiB took 7 % longer for 1 MiB on 2 ranks, 128 up to 30
 
 std::size_t chunk_count(Piece data) { return kChunkBytes / size_of(data.dtype); }
 
@@ -34,15 +33,15 @@ Chunk chunk_of(const Peers& peers, Piece data, std::size_t index) {
   return {data.part(first, std::min(each, data.count - first)), kCacheLine / size_of(data.dtype), peers.size()};
 }
 
-void fill(const Peers& peers, const Chunk& chunk, std::byte* stage) {
+void fill(Peers& peers, const Chunk& chunk, std::byte* stage) {
   for (int r = 0; r < peers.size(); ++r) {
     const Range slice = chunk.slice(r);
     if (r != peers.rank() && slice.size() > 0)
-      net::stream_copy(stage + chunk.offset(slice), static_cast<const std::byte*>(chunk.at(slice).data), chunk.at(slice).bytes());
+      peers.courier().put(stage + chunk.offset(slice), static_cast<const std::byte*>(chunk.at(slice).data), chunk.at(slice).bytes());
   }
 }
 
-void reduce_own(const Peers& peers, const Chunk& chunk, const Reduction& how) {
+void reduce_own(Peers& peers, const Chunk& chunk, const Reduction& how) {
   const Board& board = *peers.board();
   const Range slice = chunk.slice(peers.rank());
   std::vector<const void*> sources;
@@ -50,7 +49,7 @@ void reduce_own(const Peers& peers, const Chunk& chunk, const Reduction& how) {
   const Piece mine = chunk.at(slice);
   void* const target = mine.data;
   kernels().reduce(how, sources, {&target, 1}, slice.size());
-  net::stream_copy(board.stage(peers.rank()) + chunk.offset(slice), static_cast<const std::byte*>(mine.data), mine.bytes());
+  peers.courier().put(board.stage(peers.rank()) + chunk.offset(slice), static_cast<const std::byte*>(mine.data), mine.bytes());
 }
 
 void copy_out(const Peers& peers, const Chunk& chunk) {
