@@ -30,7 +30,7 @@ std::vector<std::string> words_of(const std::string& list) {
 }
 
 void check(const StepOptions& o) {
-  static constexpr std::string_view kKnown[] = {"torch-ddp", "torch-zero1", "torch-fsdp2", "unsynced"};
+  static constexpr std::string_view kKnown[] = {"torch-ddp", "torch-zero1", "torch-fsdp2", "unsynced", "norms"};
   for (const auto& who : o.against)
     if (std::find(std::begin(kKnown), std::end(kKnown), who) == std::end(kKnown)) throw_unknown("contestant", who, kKnown);
   for (const int n : o.ranks)
@@ -94,7 +94,7 @@ std::optional<StepOptions> parse_step_options(int argc, char** argv) {
   app.add_option("--batch", o.batch, "samples of one rank and step");
   app.add_option("--against", against,
                  "torch-ddp: torch's DistributedDataParallel over gloo; torch-zero1 and torch-fsdp2: its sharded ones (gpt-50m); "
-                 "unsynced: ranks that do not communicate");
+                 "unsynced: ranks that do not communicate; norms: ours, every rank measuring its own gradient's norm too");
   app.add_option("--sync", o.sync, "how our ranks agree: all_reduce(op=sum), zero(stage=1), ..");
   app.add_option("--optim", o.optim, "sgd, adam, adamw, ..; what goes with the model when absent");
   app.add_option("--lr", o.lr, "learning rate; 0: what goes with the model");

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <vector>
+#include <memory>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -47,7 +47,7 @@ void move(const float* __restrict in, float* __restrict out, const ImageShape& s
 
 namespace {
 
-constexpr int kRun = 64;  // pixels whose coordinates are worked out together, so that the compiler can use vectors
+constexpr int kRun = 64;  // a multiple of 8; pixels whose coordinates are worked out together, so that the compiler can use vectors
 
 // Along one axis: the neighbour below a place, in the padded image, and how far the place is on its way to the next one.
 struct Taps {
@@ -81,18 +81,23 @@ struct Padded {
   Padded(const float* in, const ImageShape& shape)
       : stride(static_cast<int>(shape.width) + 3),
         plane(stride * (shape.height + 3)),
-        pixels(static_cast<std::size_t>(shape.channels * plane)) {
-    for (std::int64_t row = 0; row < shape.channels * shape.height; ++row) {
-      float* const to = pixels.data() + row / shape.height * plane + (row % shape.height + 1) * stride + 1;
-      std::memcpy(to, in + row * shape.width, static_cast<std::size_t>(shape.width) * sizeof(float));
+        pixels(new float[static_cast<std::size_t>(shape.channels * plane)]) {
+    for (std::int64_t c = 0; c < shape.channels; ++c) {
+      float* to = pixels.get() + c * plane;
+      to = std::fill_n(to, stride + 1, 0.0F);
+      for (std::int64_t y = 0; y < shape.height; ++y) {
+        to = std::copy_n(in + (c * shape.height + y) * shape.width, shape.width, to);
+        to = std::fill_n(to, 3, 0.0F);  // two behind this row, one before the next
+      }
+      std::fill(to, pixels.get() + (c + 1) * plane, 0.0F);
     }
   }
   const int stride;
   const std::int64_t plane;
-  std::vector<float> pixels;
+  const std::unique_ptr<float[]> pixels;  // not cleared first: an image is small, and clearing it took a tenth of the time
 };
 
-// Pixels first .. count - 1 of a run: of every one four neighbours are blended.
+// Of every pixel of a run four neighbours are blended. Taps are there for whole eights of pixels.
 struct Run {
   const float* pixels;  // of the padded channel
   int stride;
@@ -100,8 +105,8 @@ struct Run {
   int count;
 };
 
-void blend_plain(const Run& r, float* __restrict to, int first) {
-  for (int i = first; i < r.count; ++i) {
+void blend_plain(const Run& r, float* __restrict to) {
+  for (int i = 0; i < r.count; ++i) {
     const float* upper = r.pixels + static_cast<std::ptrdiff_t>(r.ys.low[i]) * r.stride + r.xs.low[i];
     const float* lower = upper + r.stride;
     const float above = upper[0] * (1 - r.xs.part[i]) + upper[1] * r.xs.part[i];
@@ -113,38 +118,40 @@ void blend_plain(const Run& r, float* __restrict to, int first) {
 // What warp() is made of, once per instruction set.
 struct Loops {
   void (*find)(Taps& t, const Line& line, int count);
-  void (*blend)(const Run& r, float* to, int first);
+  void (*blend)(const Run& r, float* to);
 };
 
 #if defined(__x86_64__)
 [[gnu::target("avx2")]] void find_avx2(Taps& t, const Line& line, int count) { find(t, line, count); }
 
-// Between the left and right neighbours of 8 places. Both come with one 8-byte element of a gather; of pixels 0 1 4 5 and 2 3 6 7, so that
-// taking them apart needs no further permutation.
-[[gnu::target("avx2")]] inline __m256 between(const float* row, __m256i places, __m256 part, __m256 rest) {
-  const __m256i order = _mm256_permute4x64_epi64(places, 0xd8);
-  const auto* base = reinterpret_cast<const double*>(row);
-  const __m256d zero = _mm256_setzero_pd(), all = _mm256_castsi256_pd(_mm256_set1_epi64x(-1));
-  const __m256 a = _mm256_castpd_ps(_mm256_mask_i32gather_pd(zero, base, _mm256_castsi256_si128(order), all, 4));
-  const __m256 b = _mm256_castpd_ps(_mm256_mask_i32gather_pd(zero, base, _mm256_extracti128_si256(order, 1), all, 4));
-  return _mm256_add_ps(_mm256_mul_ps(_mm256_shuffle_ps(a, b, 0x88), rest), _mm256_mul_ps(_mm256_shuffle_ps(a, b, 0xdd), part));
+// The left and right neighbours of two places: a pair is one load of eight bytes. Gather instructions took longer.
+[[gnu::target("avx2")]] inline __m128 pairs(const float* row, const int* place) {
+  const __m128 first = _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(row + place[0])));
+  return _mm_loadh_pi(first, reinterpret_cast<const __m64*>(row + place[1]));
 }
 
-// The same operations in the same order, none of them fused: the same bits.
-[[gnu::target("avx2")]] void blend_avx2(const Run& r, float* to, int first) {
-  const __m256 one = _mm256_set1_ps(1);
-  int i = first;
-  for (; i + 8 <= r.count; i += 8) {
-    const __m256i row = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(r.ys.low + i));
-    const __m256i column = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(r.xs.low + i));
-    const __m256i places = _mm256_add_epi32(_mm256_mullo_epi32(row, _mm256_set1_epi32(r.stride)), column);
-    const __m256 x = _mm256_loadu_ps(r.xs.part + i), y = _mm256_loadu_ps(r.ys.part + i);
-    const __m256 above = between(r.pixels, places, x, _mm256_sub_ps(one, x));
-    const __m256 below = between(r.pixels + r.stride, places, x, _mm256_sub_ps(one, x));
-    _mm256_storeu_ps(to + i, _mm256_add_ps(_mm256_mul_ps(above, _mm256_sub_ps(one, y)), _mm256_mul_ps(below, y)));
-  }
-  _mm256_zeroupper();  // the compiler forgets it before this call, and what follows would run at a third of its speed
-  blend_plain(r, to, i);
+[[gnu::target("avx2")]] inline __m128 between(const float* row, const int* place, __m128 part, __m128 rest) {
+  const __m128 a = pairs(row, place), b = pairs(row, place + 2);
+  return _mm_add_ps(_mm_mul_ps(_mm_shuffle_ps(a, b, 0x88), rest), _mm_mul_ps(_mm_shuffle_ps(a, b, 0xdd), part));
+}
+
+[[gnu::target("avx2")]] inline __m128 blend_four(const Run& r, const int* place, int i) {
+  const __m128 one = _mm_set1_ps(1), x = _mm_loadu_ps(r.xs.part + i), y = _mm_loadu_ps(r.ys.part + i);
+  const __m128 above = between(r.pixels, place + i, x, _mm_sub_ps(one, x));
+  const __m128 below = between(r.pixels + r.stride, place + i, x, _mm_sub_ps(one, x));
+  return _mm_add_ps(_mm_mul_ps(above, _mm_sub_ps(one, y)), _mm_mul_ps(below, y));
+}
+
+// The same operations in the same order, none of them fused: the same bits. A last few pixels are four, too, of which few are kept.
+[[gnu::target("avx2")]] void blend_avx2(const Run& r, float* to) {
+  int place[kRun];
+  for (int i = 0; i < (r.count + 7) / 8 * 8; ++i) place[i] = r.ys.low[i] * r.stride + r.xs.low[i];
+  int i = 0;
+  for (; i + 4 <= r.count; i += 4) _mm_storeu_ps(to + i, blend_four(r, place, i));
+  if (i == r.count) return;
+  float last[4];
+  _mm_storeu_ps(last, blend_four(r, place, i));
+  std::copy_n(last, r.count - i, to + i);
 }
 Loops best_loops() { return __builtin_cpu_supports("avx2") ? Loops{find_avx2, blend_avx2} : Loops{find_plain, blend_plain}; }
 #else
@@ -163,12 +170,12 @@ void warp(const float* in, float* out, const ImageShape& shape, const Linear& m)
     const float dy = static_cast<float>(y) - cy;
     for (int first = 0; first < width; first += kRun) {
       const float dx = static_cast<float>(first) - cx;
-      const int count = std::min(kRun, width - first);
-      loops.find(xs, {cx, m.xy * dy, m.xx, dx, width}, count);
-      loops.find(ys, {cy, m.yy * dy, m.yx, dx, height}, count);
+      const int count = std::min(kRun, width - first), eights = (count + 7) / 8 * 8;
+      loops.find(xs, {cx, m.xy * dy, m.xx, dx, width}, eights);
+      loops.find(ys, {cy, m.yy * dy, m.yx, dx, height}, eights);
       for (std::int64_t c = 0; c < shape.channels; ++c)
-        loops.blend({padded.pixels.data() + c * padded.plane, padded.stride, xs, ys, count},
-                    out + c * shape.plane() + y * shape.width + first, 0);
+        loops.blend({padded.pixels.get() + c * padded.plane, padded.stride, xs, ys, count},
+                    out + c * shape.plane() + y * shape.width + first);
     }
   }
 }

@@ -48,7 +48,8 @@ class CohortStepper final : public Stepper {
   CohortStepper(const Job& job, nn::Model& model, const StepRun& run)
       : model_(model),
         lr_(run.lr),
-        engine_(job.comm(), parameters(model), {.strategy = run.strategy, .early_update = run.early_update},
+        engine_(job.comm(), parameters(model),
+                {.strategy = run.strategy, .early_update = run.early_update, .norms = run.contestant == "norms"},
                 optim::make(fmt::format("{}(lr={})", run.rule, run.lr)), job.suggested_threads() * job.local_size(), job.local_size()) {
     if (engine_.shards_parameters()) model.around(engine_.around());
   }
@@ -156,7 +157,7 @@ std::string run_steps(const Job& job, const StepRun& run) {
   model.train();
   const auto loader = open_loader(job, model, run);
   std::unique_ptr<Stepper> stepper;
-  if (run.contestant == "cohort") stepper = std::make_unique<CohortStepper>(job, model, run);
+  if (run.contestant != "unsynced") stepper = std::make_unique<CohortStepper>(job, model, run);
   if (run.contestant == "unsynced") stepper = std::make_unique<UnsyncedStepper>(model, run);
   std::vector<Sums> steps;
   std::vector<double> took;  // seconds of each step in the window

@@ -1,5 +1,6 @@
 // One rank of `cohort bench step`: trains a model for real and says how fast, and where the loss came to.
 //   cohort    the step as the product does it: Loader, Engine, one vote, one fused update.
+//   norms     the same with options.norms: every rank measures its own gradients before they are added up.
 //   unsynced  every rank by itself with torch::optim::SGD; ranks meet at the two ends of the timed window only. What communication costs
 //             is the distance between the two.
 // Owner: the task. Threads: the main one. Failure: as the rooms'.
@@ -12,7 +13,7 @@
 namespace cohort::cli::worker {
 
 struct StepRun {
-  std::string contestant = "cohort";  // cohort | unsynced
+  std::string contestant = "cohort";  // cohort | norms | unsynced
   std::string model;                  // a spec of the zoo
   std::string data;                   // a spec of the data room; empty: synthetic, of the model's shape
   std::int64_t batch = 64;            // of one rank

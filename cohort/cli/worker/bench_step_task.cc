@@ -23,7 +23,7 @@ int run(int argc, char** argv) {
   StepRun r;
   CLI::App app{"one rank of `cohort bench step`", "cohort-worker bench-step"};
   app.option_defaults()->always_capture_default();
-  app.add_option("--contestant", r.contestant, "cohort or unsynced")->check(CLI::IsMember({"cohort", "unsynced"}));
+  app.add_option("--contestant", r.contestant, "cohort, norms or unsynced")->check(CLI::IsMember({"cohort", "norms", "unsynced"}));
   app.add_option("--model", r.model, "a spec of the zoo, mlp(in=784)")->required();
   app.add_option("--data", r.data, "a spec of the data room; empty: synthetic, of the model's shape");
   app.add_option("--batch", r.batch, "samples of one rank and step")->check(CLI::Range(1, 1'000'000));
