@@ -126,12 +126,10 @@ Verdict Engine::vote(std::span<const double> sums, const std::vector<Report>& re
   const auto lacking = static_cast<double>(std::count(touched_.begin(), touched_.end(), false));
   ballot.insert(ballot.end(), {finite ? 0.0 : 1.0, before.value(), lacking});
   const std::size_t words = ballot.size();
-  if (stage() > 0) {  // each rank measured what it owns
-    ballot.resize(words + optim::ExactSum::kWords);
-    after.write(std::span(ballot).subspan(words));
-  }
+  ballot.resize(words + optim::ExactSum::kWords);  // each rank measured a part
+  after.write(std::span(ballot).subspan(words));
   comm_.all_reduce(collective::piece(std::span(ballot)), collective::Op::sum, {.name = "the step's vote"});
-  verdict.squared_after = (stage() > 0 ? optim::ExactSum::read(std::span(ballot).subspan(words)) : after).value();
+  verdict.squared_after = optim::ExactSum::read(std::span(ballot).subspan(words)).value();
   verdict.committed = ballot[sums.size()] == 0;
   if (options_.clip_norm > 0)  // doubles beyond 1e154: no norm to clip by
     verdict.committed = verdict.committed && std::isfinite(verdict.squared_after);
@@ -156,7 +154,7 @@ std::vector<bool> Engine::find_missing(double anywhere) {
 void Engine::settle_all(const Verdict& verdict, const std::vector<bool>& missing) {
   optim::StepInfo step = step_;
   step.grad_scale *= verdict.clip;
-  const Crew crew{*strategy_, rule_.get(), false, false};
+  const Crew crew{*strategy_, rule_.get()};
   for (const auto& b : buckets_) settle(*b, crew, {&comm_, {}}, step, missing);
 }
 

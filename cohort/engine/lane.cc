@@ -6,6 +6,7 @@
 
 #include "cohort/base/trace.h"
 #include "cohort/collective/waiting.h"
+#include "cohort/collective/walk.h"
 #include "cohort/optim/measure.h"
 
 namespace cohort::engine {
@@ -13,19 +14,21 @@ namespace {
 
 double since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
 
-// This rank's gradients of all members, or the agreed ones that it owns.
-bool measure(const sync::Bucket& bucket, bool owned, optim::ExactSum& squared) {
-  optim::Measure found;
+// This rank's own gradients of all members.
+void measure_all(const sync::Bucket& bucket, optim::Measure& found) {
   const auto* const all = static_cast<const std::byte*>(bucket.gradients().data);
+  for (const auto& m : bucket.members()) optim::measure(all + m.first * optim::size_of(bucket.real()), m.count, bucket.real(), found);
+}
+
+// Of the agreed gradients what falls to this rank: what it owns, and where all own everything an even share of the measuring.
+void measure_part(const sync::Bucket& bucket, bool all_own_all, const collective::Communicator& comm, optim::Measure& found) {
   for (const auto& m : bucket.members()) {
-    if (owned) {
-      optim::measure(bucket.gradient(m), bucket.owned(m).count, bucket.real(), found);
-    } else {
-      optim::measure(all + m.first * optim::size_of(bucket.real()), m.count, bucket.real(), found);
-    }
+    const std::size_t owned = bucket.owned(m).count;
+    const int turn = (comm.rank().value + static_cast<int>(m.order)) % comm.size();  // small tensors are no single rank's lot
+    const auto part = all_own_all ? collective::part_of(owned, comm.size(), turn, optim::kMeasureBlock) : collective::Range{0, owned};
+    const auto* const first = static_cast<const std::byte*>(bucket.gradient(m)) + part.first * optim::size_of(bucket.real());
+    optim::measure(first, part.size(), bucket.real(), found);
   }
-  squared = found.squared;
-  return found.finite;
 }
 
 }  // namespace
@@ -37,12 +40,17 @@ Report carry(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, con
   const auto start = Clock::now();
   const double waited = collective::waited().count();
   bucket.gather();  // 1 nothing to copy where gradients are views into the bucket, or came as they arrived
-  if (crew.measure_before) measure(bucket, false, report.before);  // the noise of a single rank's gradient, for whoever adapts to it
-  crew.strategy.agree(bucket, wire);                               // 2 over the bucket's own wire
+  optim::Measure before, after;
+  if (crew.measure_before) measure_all(bucket, before);  // the noise of a single rank's gradient, for whoever adapts to it
+  crew.strategy.agree(bucket, wire);                     // 2 over the bucket's own wire
   report.seconds.wait = collective::waited().count() - waited;
   report.seconds.agree = since(start);
+  report.before = before.squared;
   if (!sweep.last) return report;
-  if (!crew.early_update || crew.measure_before) report.finite = measure(bucket, true, report.after);  // for the vote, while memory is hot
+  if (!crew.early_update || crew.measure_before)
+    measure_part(bucket, crew.all_own_all, *wire.comm, after);  // for the vote, while memory is hot
+  report.finite = after.finite;
+  report.after = after.squared;
   if (crew.early_update) settle(bucket, crew, wire, sweep.step);  // fused: memory is hot, and the step can no longer be called off
   return report;
 }
