@@ -20,45 +20,40 @@ COHORT_INLINE double square(T x) {
   return static_cast<double>(x) * static_cast<double>(x);
 }
 
-// Whole rounds of lanes from the front of a block.
 template <class T>
-COHORT_INLINE void add_rounds(Lanes& sums, const T* data, std::size_t rounds) {
-  Lanes lanes = sums;
-  for (; rounds > 0; --rounds, data += kMeasureLanes)
-    for (std::size_t lane = 0; lane < kMeasureLanes; ++lane) lanes[lane] += square(data[lane]);
-  sums = lanes;
+COHORT_INLINE void add_round(Lanes& sums, const T* data) {
+  for (std::size_t lane = 0; lane < kMeasureLanes; ++lane) sums[lane] += square(data[lane]);
 }
 
 #if defined(__x86_64__)  // compilers split the conversion of four floats in two
 COHORT_FOR_AVX2 inline __m256d four(const float* data) { return _mm256_cvtps_pd(_mm_loadu_ps(data)); }
 COHORT_FOR_AVX2 inline __m256d four(const double* data) { return _mm256_loadu_pd(data); }
 
+// A whole block, all of it in registers.
 template <class T>
-COHORT_FOR_AVX2 void add_rounds_avx2(Lanes& sums, const T* data, std::size_t rounds) {
+COHORT_FOR_AVX2 double whole_block_avx2(const T* data) {
   __m256d a = _mm256_setzero_pd(), b = a, c = a, d = a;
-  for (; rounds > 0; --rounds, data += kMeasureLanes) {
+  for (const T* const end = data + kMeasureBlock; data < end; data += kMeasureLanes) {
     const __m256d p = four(data), q = four(data + 4), r = four(data + 8), s = four(data + 12);
     a += p * p;
     b += q * q;
     c += r * r;
     d += s * s;
   }
-  _mm256_storeu_pd(&sums[0], a);
-  _mm256_storeu_pd(&sums[4], b);
-  _mm256_storeu_pd(&sums[8], c);
-  _mm256_storeu_pd(&sums[12], d);
+  const __m256d four_lanes = (a + c) + (b + d);
+  const __m128d two = _mm256_castpd256_pd128(four_lanes) + _mm256_extractf128_pd(four_lanes, 1);
+  return two[0] + two[1];
 }
 #endif
 
 template <class T>
 double block_sum([[maybe_unused]] Isa isa, const T* data, std::size_t count) {
+#if defined(__x86_64__)
+  if (isa == Isa::avx2 && count == kMeasureBlock) return whole_block_avx2(data);
+#endif
   Lanes lanes{};
   const std::size_t rounds = count / kMeasureLanes;
-#if defined(__x86_64__)
-  isa == Isa::avx2 ? add_rounds_avx2(lanes, data, rounds) : add_rounds(lanes, data, rounds);
-#else
-  add_rounds(lanes, data, rounds);
-#endif
+  for (std::size_t i = 0; i < rounds; ++i) add_round(lanes, data + i * kMeasureLanes);
   for (std::size_t i = rounds * kMeasureLanes; i < count; ++i) lanes[i % kMeasureLanes] += square(data[i]);
   for (std::size_t half = kMeasureLanes / 2; half > 0; half /= 2)
     for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
