@@ -154,7 +154,7 @@ std::vector<bool> Engine::find_missing(double anywhere) {
 void Engine::settle_all(const Verdict& verdict, const std::vector<bool>& missing) {
   optim::StepInfo step = step_;
   step.grad_scale *= verdict.clip;
-  const Crew crew{*strategy_, rule_.get()};
+  const Crew crew{.strategy = *strategy_, .rule = rule_.get(), .in_lane = false};
   for (const auto& b : buckets_) settle(*b, crew, {&comm_, {}}, step, missing);
 }
 

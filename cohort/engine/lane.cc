@@ -7,6 +7,7 @@
 #include "cohort/base/trace.h"
 #include "cohort/collective/waiting.h"
 #include "cohort/collective/walk.h"
+#include "cohort/engine/update.h"
 #include "cohort/optim/measure.h"
 
 namespace cohort::engine {
@@ -60,8 +61,11 @@ void settle(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, cons
   if (crew.rule == nullptr) return;
   const Span span{"settle", bucket.name(), bucket.bytes()};
   std::vector<void*> state;
-  for (const auto& m : bucket.members())
-    if (missing.empty() || !missing[m.order]) crew.rule->update(bucket.slice(m, state), step);  // 4 only what this rank owns
+  for (const auto& m : bucket.members()) {
+    if (!missing.empty() && missing[m.order]) continue;
+    const optim::Slice slice = bucket.slice(m, state);  // 4 only what this rank owns
+    crew.in_lane ? crew.rule->update(slice, step) : update_by_all(*crew.rule, slice, step);
+  }
   bucket.settled();
   crew.strategy.publish(bucket, wire);  // 5 fresh parameters reach their readers
 }

@@ -28,6 +28,7 @@ struct Crew {
   const optim::Optimizer* rule = nullptr;  // none: gradients are agreed upon and left to the caller
   bool early_update = false;
   bool measure_before = false;
+  bool in_lane = true;       // beside backward, which has the rank's threads
   bool all_own_all = false;  // parameters and gradients: ranks share the measuring of what they agreed on
 };
 

@@ -10,6 +10,7 @@
 #include "cohort/base/error.h"
 #include "cohort/data/loader.h"
 #include "cohort/engine/plan.h"
+#include "cohort/engine/update.h"
 #include "cohort/optim/measure.h"
 #include "cohort/optim/optimizer.h"
 #include "cohort/train/forecast/walk.h"
@@ -56,7 +57,7 @@ Sweeps time_sweeps(const optim::Optimizer& rule, const plan::Walk& walk) {
   const double scale = taken == 0 ? 0 : static_cast<double>(all) / static_cast<double>(taken);
   Sweeps sweeps;
   sweeps.update = scale * best_of([&] {
-                    for (const auto& s : slices) rule.update(s, {.step = 1, .lr = 1e-9, .clear_grad = true});
+                    for (const auto& s : slices) engine::update_by_all(rule, s, {.step = 1, .lr = 1e-9, .clear_grad = true});
                   });
   sweeps.measure = scale * best_of([&] {
                      optim::Measure found;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <random>
+#include <span>
 
 #include "cohort/train/forecast/kernels.h"
 #include "cohort/train/forecast/phantom.h"
@@ -53,6 +55,17 @@ at::Tensor solid(const at::Tensor& like, double value) {
   return flat.as_strided(like.sizes(), like.strides());
 }
 
+// Numbers between 0 and 1 in no order: a pooling of equal ones would guess every branch right, and take two thirds of its time.
+at::Tensor numbers(const at::Tensor& like) {
+  at::Tensor made = solid(like, 0.5);
+  if (like.numel() == 0 || !like.is_non_overlapping_and_dense()) return made;
+  at::Tensor drawn = at::empty(like.numel(), at::TensorOptions(at::kFloat).device(at::kCPU));
+  std::minstd_rand draw;
+  for (float& x : std::span(drawn.data_ptr<float>(), static_cast<std::size_t>(like.numel())))
+    x = static_cast<float>(draw()) / static_cast<float>(std::minstd_rand::max());
+  return made.copy_(drawn.view(like.sizes()));
+}
+
 // Indices that lie as a real batch's do: spread over the whole range, in rising order within a picture.
 at::Tensor indices(const at::Tensor& like, std::int64_t bound) {
   at::Tensor made = solid(like, 0);
@@ -70,7 +83,7 @@ torch::jit::Stack made_up(const std::string& name, const torch::jit::Stack& argu
     const bool floating = at::isFloatingType(t.scalar_type());
     if (!is_phantom(t) && !t.is_meta() && (floating || bound <= 1)) return t;
     if (!floating && t.scalar_type() == at::kLong) return indices(t, bound);
-    return solid(t, floating ? 0.5 : 1);
+    return floating ? numbers(t) : solid(t, 1);
   });
 }
 
