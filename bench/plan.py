@@ -2,8 +2,8 @@
 """What `cohort plan` predicts against what a run then measures: bench/plan.py [folder of programs] [--models mlp,..] [--ranks 1,2,4] [--steps n].
 
 Five models train for a few steps on 1, 2 and 4 ranks with `cohort train --plan`. Prints a line for each and exits with status 1 when a
-memory is more than 10 % or a step more than 25 % off. Steps are compared with those of the fastest tenth, kernels with their fastest run: both
-are what the machine does when nothing else uses it. Run it on a quiet machine all the same.
+memory is more than 10 % or a step more than 25 % off. Means of four steps in a row are compared, those of the fastest tenth: what
+the machine does when nothing else uses it. Run it on a quiet machine all the same.
 """
 import argparse
 import json
