@@ -9,6 +9,7 @@
 #include "cohort/base/spec.h"
 #include "cohort/base/text.h"
 #include "cohort/nn/sizes.h"
+#include "cohort/train/recompute_choice.h"
 
 namespace cohort::cli::bench {
 namespace {
@@ -21,6 +22,7 @@ constexpr std::string_view kFooter =
     "examples:\n"
     "  cohort bench step --model mlp -n 2 --batch 64 --against torch-ddp,unsynced\n"
     "  cohort bench step --model gpt-50m --sync 'zero(stage=3)' -n 2 --batch 4 --against torch-fsdp2,unsynced\n"
+    "  cohort bench step --model gpt-50m --sync 'zero(stage=1, buddy=true)' -n 2 --batch 4 --against plain\n"
     "  cohort bench step --model 'gpt(vocab=64, d=64, heads=2, layers=2)' -n 2 --batch 8 --against unsynced --json";
 
 std::vector<std::string> words_of(const std::string& list) {
@@ -30,7 +32,7 @@ std::vector<std::string> words_of(const std::string& list) {
 }
 
 void check(const StepOptions& o) {
-  static constexpr std::string_view kKnown[] = {"torch-ddp", "torch-zero1", "torch-fsdp2", "unsynced", "norms"};
+  static constexpr std::string_view kKnown[] = {"torch-ddp", "torch-zero1", "torch-fsdp2", "unsynced", "norms", "plain"};
   for (const auto& who : o.against)
     if (std::find(std::begin(kKnown), std::end(kKnown), who) == std::end(kKnown)) throw_unknown("contestant", who, kKnown);
   for (const int n : o.ranks)
@@ -42,6 +44,7 @@ void check(const StepOptions& o) {
   if (!(o.lr >= 0) || o.lr > 1000) throw_failure(Kind::usage, "--lr {}: between 0 and 1000", o.lr);
   if (o.tokens < 0 || o.tokens > 1'000'000) throw_failure(Kind::usage, "--tokens {}: between 1 and a million", o.tokens);
   Spec::parse(o.sync);
+  RecomputeChoice::parse(o.recompute);
   Spec::parse(o.spec());  // the worker would say so too, but later
 }
 
@@ -77,6 +80,12 @@ std::string StepOptions::rule() const {
   return !optim.empty() ? optim : known == nullptr ? "sgd" : std::string(known->rule);
 }
 
+std::string StepOptions::plain_sync() const {
+  Spec plain = Spec::parse(sync);
+  std::erase_if(plain.params, [](const Spec::Param& p) { return p.key == "buddy"; });
+  return plain.to_string();
+}
+
 double StepOptions::rate() const {
   const StepModel* known = step_model_named(model);
   return lr > 0 ? lr : known == nullptr ? 0.05 : known->lr;
@@ -94,8 +103,10 @@ std::optional<StepOptions> parse_step_options(int argc, char** argv) {
   app.add_option("--batch", o.batch, "samples of one rank and step");
   app.add_option("--against", against,
                  "torch-ddp: torch's DistributedDataParallel over gloo; torch-zero1 and torch-fsdp2: its sharded ones (gpt-50m); "
-                 "unsynced: ranks that do not communicate; norms: ours, every rank measuring its own gradient's norm too");
+                 "unsynced: ranks that do not communicate; norms: ours, every rank measuring its own gradient's norm too; "
+                 "plain: ours without buddy copies and without recomputing");
   app.add_option("--sync", o.sync, "how our ranks agree: all_reduce(op=sum), zero(stage=1), ..");
+  app.add_option("--recompute", o.recompute, "which blocks we compute again in backward: none, every(2), names(h.3), until_fits(1GiB)");
   app.add_option("--optim", o.optim, "sgd, adam, adamw, ..; what goes with the model when absent");
   app.add_option("--lr", o.lr, "learning rate; 0: what goes with the model");
   app.add_option("--tokens", o.tokens, "of one sample, for models that read tokens; 0: as many as the model can");

@@ -39,6 +39,7 @@ struct StepOptions {
   double lr = 0;            // 0: what goes with the model
   std::int64_t tokens = 0;  // of a sample, for models that read tokens; 0: as many as the model can
   std::string sync = "all_reduce(op=sum)";
+  std::string recompute = "none";
   int rounds = 5;
   std::vector<std::string> against;
   bool json = false;
@@ -49,6 +50,7 @@ struct StepOptions {
   int warm_steps() const;
   int timed_steps() const;
   std::string rule() const;
+  std::string plain_sync() const;  // without buddy copies
   double rate() const;
 };
 

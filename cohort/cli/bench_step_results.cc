@@ -45,6 +45,7 @@ StepLine parse_step_line(std::string_view out) {
           .compute = maybe(json, "compute_share"),
           .wait = maybe(json, "wait_share"),
           .comm = maybe(json, "comm_share"),
+          .moved_bytes = maybe(json, "moved_bytes"),
           .peak_bytes = maybe(json, "peak_bytes")};
 }
 
@@ -58,6 +59,7 @@ void settle(StepRow& row, const std::vector<StepLine>& rounds) {
   row.compute = median_of(rounds, &StepLine::compute);
   row.wait = median_of(rounds, &StepLine::wait);
   row.comm = median_of(rounds, &StepLine::comm);
+  row.moved_bytes = median_of(rounds, &StepLine::moved_bytes);
   row.peak_bytes = median_of(rounds, &StepLine::peak_bytes);
 }
 

@@ -16,6 +16,7 @@ struct StepLine {
   double samples_per_s = 0;
   double first_loss = 0, last_loss = 0;       // means: of the first tenth of all steps, of the last quarter
   std::optional<double> compute, wait, comm;  // shares of the window; absent where the contestant cannot tell
+  std::optional<double> moved_bytes;          // by a rank in a step, as its communicator counts
   std::optional<double> peak_bytes;           // of one rank: resident at the end of a forward or backward, less before the model was made
 };
 StepLine parse_step_line(std::string_view out);  // the last line that is a JSON object
@@ -24,12 +25,13 @@ StepLine parse_step_line(std::string_view out);  // the last line that is a JSON
 struct StepRow {
   std::string who, model;
   std::string sync{};  // ours only
+  std::string recompute = "none";
   int ranks = 0;
   std::int64_t batch = 0;
   std::int64_t tokens = 0;
   double samples_per_s = 0;  // of all ranks together: the median over rounds
   double low = 0, high = 0;  // the slowest and the fastest round
-  std::optional<double> compute, wait, comm, peak_bytes;
+  std::optional<double> compute, wait, comm, moved_bytes, peak_bytes;
   double first_loss = 0, last_loss = 0;
   int rounds = 0;
   std::optional<double> ratio;  // ours over theirs: above 1 cohort is faster; absent in our own row

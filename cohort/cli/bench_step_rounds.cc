@@ -74,8 +74,10 @@ Program step_program(const std::string& who, const StepOptions& o, int ranks, co
   } else {
     p.argv = {std::filesystem::read_symlink("/proc/self/exe").string(), "run", "-n", std::to_string(ranks)};
     if (ranks <= this_machine().cores) p.argv.insert(p.argv.end(), {"--bind", "core"});
-    p.argv.insert(p.argv.end(), {"--", our_worker(), "bench-step", "--contestant", who, "--model", o.spec(), "--data", o.data_spec(),
-                                 "--optim", o.rule(), "--strategy", o.sync, "--out", out_path});
+    const bool plain = who == "plain";
+    p.argv.insert(p.argv.end(), {"--", our_worker(), "bench-step", "--contestant", plain ? "cohort" : who, "--model", o.spec(), "--data",
+                                 o.data_spec(), "--optim", o.rule(), "--strategy", plain ? o.plain_sync() : o.sync, "--recompute",
+                                 plain ? "none" : o.recompute, "--out", out_path});
   }
   p.argv.insert(p.argv.end(), course.begin(), course.end());
   return p;
@@ -104,7 +106,9 @@ StepReport run_step_rounds(const StepOptions& o, int ranks, const Progress& prog
   });
   for (std::size_t i = 0; i < lineup.size(); ++i) {
     if (out[i]) continue;
-    StepRow row{.who = lineup[i], .model = o.model, .sync = i == 0 ? o.sync : "", .ranks = ranks, .batch = o.batch, .tokens = o.tokens};
+    StepRow row{.who = lineup[i], .model = o.model, .ranks = ranks, .batch = o.batch, .tokens = o.tokens};
+    row.sync = i == 0 ? o.sync : lineup[i] == "plain" ? o.plain_sync() : "";
+    row.recompute = i == 0 ? o.recompute : "none";
     settle(row, lines[i]);
     if (i > 0) row.ratio = report.rows[0].samples_per_s / row.samples_per_s;
     report.rows.push_back(row);

@@ -17,6 +17,8 @@ nlohmann::ordered_json maybe(const std::optional<double>& value) {
 std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", rate) : fmt::format("{:.0f}", rate); }
 std::string percent(const std::optional<double>& share) { return share ? fmt::format("{:.1f} %", 100 * *share) : ""; }
 
+std::string mebibytes(const std::optional<double>& bytes) { return bytes ? fmt::format("{:.0f} MiB", *bytes / 1048576) : ""; }
+
 }  // namespace
 
 std::string json_line(const StepRow& r) {
@@ -36,19 +38,20 @@ std::string json_line(const StepRow& r) {
   j["rounds"] = r.rounds;
   j["ratio"] = maybe(r.ratio);
   j["sync"] = r.sync.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.sync);
+  j["recompute"] = r.recompute;
+  j["moved_bytes"] = maybe(r.moved_bytes);
   j["peak_bytes"] = maybe(r.peak_bytes);
   j["void"] = r.spoiled;
   return j.dump();
 }
 
 std::string step_table(const std::vector<StepRow>& rows) {
-  std::string text = fmt::format("{:<11} {:>10}  {:>19}  {:>7}  {:>8} {:>8} {:>8}  {:>9}  {:>16}\n", "who", "samples/s", "rounds", "ratio",
-                                 "compute", "wait", "comm", "peak", "loss");
+  std::string text = fmt::format("{:<11} {:>10}  {:>19}  {:>7}  {:>8} {:>8} {:>8}  {:>9}  {:>9}  {:>16}\n", "who", "samples/s", "rounds",
+                                 "ratio", "compute", "wait", "comm", "moved", "peak", "loss");
   for (const StepRow& r : rows)
-    text += fmt::format("{:<11} {:>10}  {:>19}  {:>7}  {:>8} {:>8} {:>8}  {:>9}  {:>16}{}\n", r.who, rate_text(r.samples_per_s),
+    text += fmt::format("{:<11} {:>10}  {:>19}  {:>7}  {:>8} {:>8} {:>8}  {:>9}  {:>9}  {:>16}{}\n", r.who, rate_text(r.samples_per_s),
                         fmt::format("{} .. {}", rate_text(r.low), rate_text(r.high)), r.ratio ? fmt::format("{:.2f}x", *r.ratio) : "",
-                        percent(r.compute), percent(r.wait), percent(r.comm),
-                        r.peak_bytes ? fmt::format("{:.0f} MiB", *r.peak_bytes / 1048576) : "",
+                        percent(r.compute), percent(r.wait), percent(r.comm), mebibytes(r.moved_bytes), mebibytes(r.peak_bytes),
                         fmt::format("{:.3f} to {:.3f}", r.first_loss, r.last_loss), r.spoiled ? "  void" : "");
   return text;
 }
@@ -60,6 +63,7 @@ std::string step_legend() {
          "compute    share of the window spent in loading, forward, backward and update\n"
          "wait       share spent waiting for ranks that had not come yet\n"
          "comm       share spent moving and adding gradients\n"
+         "moved      bytes a rank hands to others in a step, as its communicator counts them\n"
          "peak       memory of one rank during the first steps, less what it had before the model was made; shared pages count in part\n"
          "loss       mean of the first tenth and of the last quarter of the steps: contestants that train alike end alike\n";
 }

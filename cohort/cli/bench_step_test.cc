@@ -47,12 +47,20 @@ TEST(BenchStepOptions, AnyOtherModelIsASpecOfTheZooWithDataOfItsShape) {
   EXPECT_EQ(parse_step({"--model", "mlp", "--data", "synthetic"}).data_spec(), "synthetic");
 }
 
+TEST(BenchStepOptions, PlainIsOursWithoutWhatIsMeasured) {
+  const auto o = parse_step({"--sync", "zero(stage=2, buddy=true)", "--recompute", "every(2)", "--against", "plain"});
+  EXPECT_EQ(o.plain_sync(), "zero(stage=2)");
+  EXPECT_EQ(o.recompute, "every(2)");
+  EXPECT_EQ(parse_step({}).plain_sync(), "all_reduce(op=sum)");
+}
+
 TEST(BenchStepOptions, RefuseWithTheWordThatIsWrong) {
   EXPECT_THAT(message_of([] { parse_step({"--against", "torch-dpd"}); }), HasSubstr("torch-ddp"));
   EXPECT_THAT(message_of([] { parse_step({"-n", "0"}); }), HasSubstr("-n 0"));
   EXPECT_THAT(message_of([] { parse_step({"--batch", "0"}); }), HasSubstr("--batch 0"));
   EXPECT_THAT(message_of([] { parse_step({"--lr", "-1"}); }), HasSubstr("--lr -1"));
   EXPECT_THAT(message_of([] { parse_step({"--sync", "zero(stage="}); }), HasSubstr("zero(stage="));
+  EXPECT_THAT(message_of([] { parse_step({"--recompute", "all"}); }), HasSubstr("all"));
   EXPECT_THAT(message_of([] { parse_step({"--tokens", "-1"}); }), HasSubstr("--tokens -1"));
   EXPECT_THAT(message_of([] { parse_step({"--rounds", "0"}); }), HasSubstr("--rounds 0"));
   EXPECT_THAT(message_of([] { parse_step({"--nonsense"}); }), HasSubstr("cohort bench step --help"));
@@ -86,7 +94,7 @@ TEST(BenchStepResults, JsonHasEveryFieldAndNullForWhatNobodyKnows) {
   r.ratio = 2.5;
   const auto j = nlohmann::json::parse(json_line(r));
   for (const char* field : {"who", "model", "ranks", "batch", "samples_per_s", "low", "high", "compute_share", "wait_share", "comm_share",
-                            "ratio", "first_loss", "last_loss", "rounds", "void"})
+                            "ratio", "first_loss", "last_loss", "rounds", "recompute", "moved_bytes", "peak_bytes", "void"})
     EXPECT_TRUE(j.contains(field)) << field;
   EXPECT_TRUE(j.at("comm_share").is_null());
   EXPECT_EQ(j.at("ratio"), 2.5);

@@ -181,6 +181,7 @@ void Launcher::note_ends() {
 void Launcher::fail(int rank, int status) {
   if (first_ || stopped_by_ != 0 || timed_out_ || reader_gone_) return;
   first_ = FirstFailure{rank, ranks_[rank].child.pid, status, age(), ranks_.running(), {}};
+  if (plan_.options.rescue > Seconds{0}) return void(kill_at_ = kill_at_.sooner(Deadline::in(plan_.options.rescue)));
   stop(SIGTERM, plan_.options.grace);
 }
 

@@ -49,6 +49,7 @@ struct RunOptions {
   // Of programs of our own, no options of `cohort run`:
   bool quit_asks = false;      // ranks answer SIGQUIT and go on
   bool draws_bar = false;      // a rank draws a bar on our terminal
+  Seconds rescue{0};           // after a failure ranks get so long to end by themselves, and no SIGTERM: survivors save what a lost one had
   bool usage_is_said = false;  // a rank that exits with status 2 has told what is wrong with the settings: no report about ranks
 
   Sink sink_of(int rank, int stream) const;  // stream 1 or 2

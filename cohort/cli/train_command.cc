@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cohort/base/error.h"
+#include "cohort/base/spec.h"
 #include "cohort/base/text.h"
 #include "cohort/cli/cli.h"
 #include "cohort/cli/plan_workers.h"
@@ -23,6 +24,14 @@ constexpr const char* kExamples =
     "A run writes into its folder: config.yaml, metrics.jsonl, checkpoints/, tensorboard/, report.html and, with observe.trace, "
     "trace.json.\n"
     "Started again it goes on from its newest checkpoint. `cohort train --help-config` explains every setting.\n";
+
+constexpr Seconds kRescue{120};  // survivors meet, then write what they and the lost rank had
+
+bool keeps_buddies(const TrainConfig& config) {
+  const Spec strategy = Spec::parse(config.engine.strategy);
+  const auto* buddy = strategy.find("buddy");
+  return buddy != nullptr && buddy->value != "false";
+}
 
 int run(int argc, char** argv) {
   SettingsSource source;
@@ -60,7 +69,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> args{"train"};
   if (!source.file.empty()) args.push_back(source.file);
   for (const auto& set : source.sets) args.insert(args.end(), {"--set", set});
-  return run_workers(ranks, args);
+  return run_workers(ranks, args, keeps_buddies(config) ? kRescue : Seconds{0});
 }
 
 }  // namespace

@@ -20,13 +20,14 @@ std::string find_worker() {
                 here.string());
 }
 
-int run_workers(const std::string& ranks, const std::vector<std::string>& args) {
+int run_workers(const std::string& ranks, const std::vector<std::string>& args, Seconds rescue) {
   LaunchPlan plan;
   plan.environment = group::read_environment();
   const std::string worker = find_worker();
   std::vector<std::string> words{"-n", ranks, "--no-prefix", "--quiet", "--", worker};
   words.insert(words.end(), args.begin(), args.end());
   plan.options = parse_run(words, plan.environment);
+  plan.options.rescue = rescue;
   plan.options.quit_asks = plan.options.usage_is_said = true;
   plan.program = find_program(plan.options, plan.environment);
   plan.host = look_at_host();

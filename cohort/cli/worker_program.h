@@ -3,13 +3,15 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/deadline.h"
+
 namespace cohort::cli {
 
 // Beside this program, or where it is installed (../libexec/cohort). Kind::usage saying how to get it when it is not there.
 std::string find_worker();
 
 // Runs `cohort-worker args..` as `ranks` ("2", "auto") ranks of one job, like `cohort run`; returns the exit status. Output is not
-// prefixed.
-int run_workers(const std::string& ranks, const std::vector<std::string>& args);
+// prefixed. rescue: how long survivors of a failed rank may take to end by themselves; 0: they get a signal at once.
+int run_workers(const std::string& ranks, const std::vector<std::string>& args, Seconds rescue = Seconds{0});
 
 }  // namespace cohort::cli

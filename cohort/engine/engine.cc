@@ -67,6 +67,9 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
   if (options_.early_update && !rule_) throw_failure(Kind::usage, "early_update without an optimizer: there is nothing to update early");
   if (stage() > 0 && !rule_)
     throw_failure(Kind::usage, "strategy {} without an optimizer: there is no update to share out", options_.strategy);
+  if (options_.early_update && has_buddy())
+    throw_failure(Kind::usage, "early_update with {}: a step that a rank is lost in could not be ended; turn off one of them",
+                  options_.strategy);
   if (options_.early_update && options_.clip_norm > 0)
     throw_failure(Kind::usage, "early_update updates before the norm of the whole gradient is known: turn off it or clip_norm");
   std::vector<std::size_t> order(parameters_.size());

@@ -54,6 +54,16 @@ struct Verdict {
   Seconds3 seconds;
 };
 
+// What a step's vote said: all that an update needs to know beside its gradients.
+struct Decision {
+  bool committed = true;
+  double clip = 1;
+  std::vector<bool> missing;  // by parameter: no rank had a gradient for it; empty: none
+};
+
+// Where a step stands: nothing has changed; likewise, and gradients are agreed upon, but how the vote ended was not heard; decided.
+enum class Standing { open, undecided, decided };
+
 class Engine {
  public:
   // rule: none, the caller updates by itself. cores, ranks_here: of this host, for choosing lanes.
@@ -85,18 +95,30 @@ class Engine {
   // Collective: parameters are whole again, for good; the last thing an engine does. In other stages they always are.
   void make_whole();
 
-  // --- buddy=true: the rank after `lost` hands back what it kept of it. Collective, on engines of the same layout: those of the survivors,
+  // Elements [first, first + count) of tensors of these sizes, as flat views that may be written, good until the next begin(). state "":
+  // the parameter itself.
+  using VisitShard = std::function<void(const std::string& parameter, const std::string& state, at::IntArrayRef sizes, std::int64_t first,
+                                        std::int64_t count, const at::Tensor& flat)>;
+
+  // --- buddy=true: a lost rank loses nothing (sync/bucket_buddy.cc says why)
+  bool has_buddy() const { return sharding().buddy && comm_.size() > 1; }
+  Standing standing() const { return standing_; }
+  const Decision& decision() const { return decision_; }  // of the last step that was decided
+  // Not a collective, after finish() failed: ends the step by what its vote said, here or on another survivor, without the others' help.
+  // Own and kept pieces are up to date then; up to stage 2 other elements of the parameters need not be.
+  void end_alone(const Decision& decision);
+  // As each_shard(), of what this rank keeps of the one before it.
+  void each_kept(const VisitShard& visit) const;
+  // The rank after `lost` hands back what it kept of it. Collective, on engines of the same layout: those of the survivors,
   // moved to new ranks' communicator by each_shard(), and a fresh one in the place of the lost.
   void take_back(Rank lost);
 
   // --- for checkpoints
+  std::vector<std::string> trained() const;  // names of parameters that have elements
   int stage() const { return stage_; }
   bool shards_state() const { return stage() >= 1; }
   bool shards_parameters() const { return stage() >= 3; }
-  // What this rank is to save: elements [first, first + count) of tensors of these sizes, as flat views that may be written, good until the
-  // next begin(). state "": the parameter itself. Over all ranks every element comes once; in stage 0 rank 0 has all. Not a collective.
-  using VisitShard = std::function<void(const std::string& parameter, const std::string& state, at::IntArrayRef sizes, std::int64_t first,
-                                        std::int64_t count, const at::Tensor& flat)>;
+  // What this rank is to save. Over all ranks every element comes once; in stage 0 rank 0 has all. Not a collective.
   void each_shard(const VisitShard& visit) const;
   void adopted();  // collective: what was written through each_shard() reaches every rank that holds a copy of it
 
@@ -117,7 +139,10 @@ class Engine {
   std::vector<Report> carry_all();
   Verdict vote(std::span<const double> sums, const std::vector<Report>& reports);
   std::vector<bool> find_missing(double anywhere);
-  void settle_all(const Verdict& verdict, const std::vector<bool>& missing);
+  void settle_all();
+  Crew settlers() const;  // of the sweep after the vote
+  optim::StepInfo decided_step() const;
+  void visit_pieces(const VisitShard& visit, bool kept) const;
 
   collective::Communicator& comm_;
   const EngineOptions options_;
@@ -141,6 +166,9 @@ class Engine {
   std::vector<Report> carried_;         // in hooks, in this backward
   bool syncing_ = false, ordered_ = false, open_ = false;  // open: a backward may still add to the buckets of begin()
   optim::StepInfo step_;
+  Standing standing_ = Standing::decided;
+  Decision decision_;
+  std::size_t updated_ = 0;  // buckets of the step that was decided
   std::function<void()> on_first_;
 };
 

@@ -23,15 +23,32 @@ void Engine::each_state(const std::function<void(const std::string&, const std::
 void Engine::each_shard(const VisitShard& visit) const {
   if (!rule_) throw_failure(Kind::usage, "each_shard() without an optimizer: parameters are the caller's own");
   if (stage() == 0 && comm_.rank() != Rank{0}) return;
+  visit_pieces(visit, false);
+}
+
+std::vector<std::string> Engine::trained() const {
+  std::vector<std::string> names;
+  for (const auto& b : buckets_)
+    for (const auto& m : b->members())
+      if (m.count > 0) names.push_back(m.name);
+  return names;
+}
+
+void Engine::each_kept(const VisitShard& visit) const {
+  if (has_buddy()) visit_pieces(visit, true);
+}
+
+void Engine::visit_pieces(const VisitShard& visit, bool kept) const {
   const auto names = rule_->state_names();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& b = *buckets_[bucket_of_[i]];
     const auto& m = b.members()[place_in_[i]];
-    const auto own = b.owned(m);
-    if (own.count == 0) continue;
-    const auto first = static_cast<std::int64_t>(own.first), count = static_cast<std::int64_t>(own.count);
-    visit(m.name, "", m.param.sizes(), first, count, b.own_parameter(m));
-    for (std::size_t k = 0; k < names.size(); ++k) visit(m.name, names[k], m.param.sizes(), first, count, b.own_state(m, k));
+    const auto range = kept ? b.kept(m) : b.owned(m);
+    if (range.count == 0) continue;
+    const auto first = static_cast<std::int64_t>(range.first), count = static_cast<std::int64_t>(range.count);
+    visit(m.name, "", m.param.sizes(), first, count, kept ? b.kept_parameter(m) : b.own_parameter(m));
+    for (std::size_t k = 0; k < names.size(); ++k)
+      visit(m.name, names[k], m.param.sizes(), first, count, kept ? b.kept_state(m, k) : b.own_state(m, k));
   }
 }
 
@@ -40,6 +57,7 @@ void Engine::adopted() {
   if (residency_) residency_->reset();
   for (const auto& b : buckets_) {
     strategy_->publish(*b, {&comm_, {}});
+    b->copy_to_buddy(comm_);
     if (stage() > 0) continue;
     for (const auto& m : b->members()) {
       nn::broadcast(comm_, b->own_parameter(m), Rank{0}, {.name = m.name});

@@ -25,6 +25,7 @@ void Engine::begin(const optim::StepInfo& step, bool sync) {
   step_.clear_grad = stage() < 2;  // views are added to; other gradients replace what was there
   syncing_ = sync;
   open_ = true;
+  standing_ = Standing::open;
   if (!sync && stage() < 2) return;
   if (!sync && options_.norms)
     throw_failure(Kind::usage,
@@ -83,11 +84,14 @@ Verdict Engine::finish(std::span<const double> sums) {
   if (!syncing_) throw_failure(Kind::usage, "finish() without begin(): the gradients of this step were not waited for");
   const auto reports = carry_all();
   syncing_ = open_ = false;
+  standing_ = Standing::undecided;
   Verdict verdict = vote(sums, reports);
   const auto start = Clock::now();
-  const auto missing = find_missing(verdict.sums.back());
+  decision_ = {verdict.committed, verdict.clip, find_missing(verdict.sums.back())};
+  updated_ = 0;
+  standing_ = Standing::decided;
   verdict.sums.pop_back();
-  if (rule_ && verdict.committed && !options_.early_update) settle_all(verdict, missing);
+  if (rule_ && verdict.committed && !options_.early_update) settle_all();
   if (rule_ && !verdict.committed) zero_gradients();
   touched_.assign(parameters_.size(), false);
   verdict.seconds.update = Seconds(Clock::now() - start).count();
@@ -151,11 +155,29 @@ std::vector<bool> Engine::find_missing(double anywhere) {
   return missing;
 }
 
-void Engine::settle_all(const Verdict& verdict, const std::vector<bool>& missing) {
+optim::StepInfo Engine::decided_step() const {
   optim::StepInfo step = step_;
-  step.grad_scale *= verdict.clip;
-  const Crew crew{.strategy = *strategy_, .rule = rule_.get(), .in_lane = false};
-  for (const auto& b : buckets_) settle(*b, crew, {&comm_, {}}, step, missing);
+  step.grad_scale *= decision_.clip;
+  return step;
+}
+
+Crew Engine::settlers() const { return {.strategy = *strategy_, .rule = rule_.get(), .in_lane = false}; }
+
+void Engine::settle_all() {
+  for (const auto& b : buckets_) {
+    ++updated_;  // what can fail in settle() comes after the update
+    settle(*b, settlers(), {&comm_, {}}, decided_step(), decision_.missing);
+  }
+}
+
+void Engine::end_alone(const Decision& decision) {
+  if (!has_buddy()) throw_failure(Kind::usage, "strategy {}: a step ends together; say buddy=true", options_.strategy);
+  if (standing_ == Standing::open) throw_failure(Kind::bug, "step {} had not come to its vote", step_.step);
+  if (standing_ == Standing::undecided) updated_ = 0;
+  decision_ = decision;
+  standing_ = Standing::decided;
+  if (!decision_.committed) return zero_gradients();
+  for (; updated_ < buckets_.size(); ++updated_) update(*buckets_[updated_], settlers(), decided_step(), decision_.missing);
 }
 
 // After the first step buckets follow the order in which gradients really arrived: rank 0's, so that all ranks agree.

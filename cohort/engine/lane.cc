@@ -44,6 +44,7 @@ Report carry(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, con
   optim::Measure before, after;
   if (crew.measure_before) measure_all(bucket, before);  // the noise of a single rank's gradient, for whoever adapts to it
   crew.strategy.agree(bucket, wire);                     // 2 over the bucket's own wire
+  if (sweep.last) bucket.entrust(*wire.comm);            // where each rank has a buddy, its piece goes there too
   report.seconds.wait = collective::waited().count() - waited;
   report.seconds.agree = since(start);
   report.before = before.squared;
@@ -56,17 +57,25 @@ Report carry(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, con
   return report;
 }
 
+// 4 Only what this rank owns, and what it keeps for the rank before it.
+void update(sync::Bucket& bucket, const Crew& crew, const optim::StepInfo& step, const std::vector<bool>& missing) {
+  std::vector<void*> state;
+  const auto pass = [&](const optim::Slice& slice) {
+    crew.in_lane ? crew.rule->update(slice, step) : update_by_all(*crew.rule, slice, step);
+  };
+  for (const auto& m : bucket.members()) {
+    if (!missing.empty() && missing[m.order]) continue;
+    pass(bucket.slice(m, state));
+    if (bucket.keeps()) pass(bucket.kept_slice(m, state));
+  }
+  bucket.settled();
+}
+
 // The step is committed.
 void settle(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, const optim::StepInfo& step, const std::vector<bool>& missing) {
   if (crew.rule == nullptr) return;
   const Span span{"settle", bucket.name(), bucket.bytes()};
-  std::vector<void*> state;
-  for (const auto& m : bucket.members()) {
-    if (!missing.empty() && missing[m.order]) continue;
-    const optim::Slice slice = bucket.slice(m, state);  // 4 only what this rank owns
-    crew.in_lane ? crew.rule->update(slice, step) : update_by_all(*crew.rule, slice, step);
-  }
-  bucket.settled();
+  update(bucket, crew, step, missing);
   crew.strategy.publish(bucket, wire);  // 5 fresh parameters reach their readers
 }
 

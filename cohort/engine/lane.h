@@ -47,8 +47,9 @@ struct Report {
   Seconds3 seconds;
 };
 
-Report carry(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, const Sweep& sweep);
 // missing: by a parameter's order; true: no rank had a gradient for it, and it stays as it is. Empty: none is missing.
+void update(sync::Bucket& bucket, const Crew& crew, const optim::StepInfo& step, const std::vector<bool>& missing);
+Report carry(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, const Sweep& sweep);
 void settle(sync::Bucket& bucket, const Crew& crew, const sync::Wire& wire, const optim::StepInfo& step,
             const std::vector<bool>& missing = {});
 

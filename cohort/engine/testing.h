@@ -43,6 +43,7 @@ struct Lesson {
   double grad_scale = 1;
   Meddle after_begin{}, before_finish{}, after_finish{};
   std::function<void(nn::Model&)> shape{};  // before the engine exists
+  std::function<void(Engine&)> survived{};  // after another rank was lost; none: that failure goes on
 };
 
 using Named = std::vector<std::pair<std::string, at::Tensor>>;
@@ -105,11 +106,16 @@ inline Learned learn_here(const Lesson& lesson, collective::Communicator& comm) 
   Engine engine(comm, std::move(parameters), lesson.options, std::move(rule), 2, comm.size());
   model.around(engine.around());
   Learned learned;
-  for (int step = 1; step <= lesson.steps; ++step) {
-    backward_of(lesson, engine, model, comm, step, {.step = step, .lr = lr, .grad_scale = lesson.grad_scale});
-    if (lesson.before_finish) lesson.before_finish({comm, engine, model, step});
-    learned.verdicts.push_back(engine.finish());
-    if (lesson.after_finish) lesson.after_finish({comm, engine, model, step});
+  try {
+    for (int step = 1; step <= lesson.steps; ++step) {
+      backward_of(lesson, engine, model, comm, step, {.step = step, .lr = lr, .grad_scale = lesson.grad_scale});
+      if (lesson.before_finish) lesson.before_finish({comm, engine, model, step});
+      learned.verdicts.push_back(engine.finish());
+      if (lesson.after_finish) lesson.after_finish({comm, engine, model, step});
+    }
+  } catch (const Failure&) {
+    if (!lesson.survived) throw;
+    return lesson.survived(engine), learned;
   }
   engine.make_whole();
   learned.params = copies(model.named_parameters());

@@ -335,35 +335,6 @@ TEST_P(Stage, OffloadedToAFileItLearnsTheSame) {
   expect_same_bits(learn(lesson), reference);
 }
 
-// A rank is lost after two steps; a fresh engine in its place gets everything back from its buddy and goes on as if nothing had happened.
-TEST_P(Stage, ABuddyGivesBackWhatALostRankHad) {
-  constexpr int kLost = 1;
-  const Lesson plain = busy(3);
-  const auto reference = learn(plain);
-  Lesson lesson = plain;
-  lesson.options.strategy = fmt::format("zero(stage={}, op=sum, buddy=true)", GetParam());
-  lesson.after_finish = [&](const Context& c) {
-    if (c.step != 2) return;
-    if (c.comm.rank() == Rank{kLost})  // what a fresh process would hold
-      c.engine.each_shard([](const auto&, const auto&, auto, auto, auto, const at::Tensor& flat) { at::Tensor(flat).fill_(-1); });
-    c.engine.take_back(Rank{kLost});
-  };
-  expect_same_bits(learn(lesson), reference);
-}
-
-TEST_P(Stage, ABuddyCostsTheBytesOfAShard) {
-  Lesson lesson = at_stage(busy(3), GetParam());
-  lesson.options.strategy = fmt::format("zero(stage={}, op=sum, buddy=true)", GetParam());
-  lesson.after_finish = [&](const Context& c) {
-    std::size_t psi = 0;
-    for (const auto& b : c.engine.buckets()) psi += b->bytes() / 4;
-    double kept = static_cast<double>(c.comm.moved(collective::Verb::all_to_all).elements);
-    c.comm.all_reduce(collective::piece(std::span(&kept, 1)), collective::Op::sum);
-    EXPECT_EQ(kept, static_cast<double>(psi) * c.step * (GetParam() == 3 ? 3 : 2)) << "two states of adam, and in stage 3 the parameters";
-  };
-  learn(lesson);
-}
-
 TEST(Stages, WhatCannotBeIsRefusedWithTheReason) {
   collective::run_ranks(1, [](collective::Communicator& comm) {
     const at::Tensor w = at::ones({2}).requires_grad_(true);

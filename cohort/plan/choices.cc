@@ -19,6 +19,11 @@ std::array<double, kMemoryClasses> bytes_of(const Facts& facts, int stage, const
   for (const auto& bucket : facts.buckets) traffic.largest_bucket = std::max(traffic.largest_bucket, bytes_in(walk, bucket));
   for (const auto& block : walk.blocks) traffic.largest_block = std::max(traffic.largest_block, static_cast<double>(block.bytes));
   auto bytes = held_bytes(facts.recipe, stage, facts.links.ranks, elements, traffic);
+  if (facts.keeps_buddies(stage)) {
+    const double share = elements / facts.links.ranks;
+    bytes[static_cast<std::size_t>(MemoryClass::gradients)] += share * facts.recipe.gradient;
+    bytes[static_cast<std::size_t>(MemoryClass::optimizer)] += share * (facts.recipe.optimizer + (stage == 3 ? facts.recipe.parameter : 0));
+  }
   bytes[static_cast<std::size_t>(MemoryClass::activations)] = static_cast<double>(walk.kept);
   bytes[static_cast<std::size_t>(MemoryClass::temporaries)] = static_cast<double>(walk.peak - walk.kept);
   return bytes;
@@ -86,7 +91,8 @@ Choice choice(const Facts& facts, int stage, const Walk& walk) {
   Choice c{.stage = stage, .recompute = walk.recompute, .bytes = bytes_of(facts, stage, walk)};
   const double share = stage > 0 ? 1.0 / facts.links.ranks : 1;  // of the norm and the update: what this rank owns
   const double crowd = facts.links.crowding(), times = facts.accumulate;
-  c.compute = crowd * (times * (facts.data + walk.forward + walk.backward) + share * (facts.measure + facts.update));
+  c.compute = crowd * (times * (facts.data + walk.forward + walk.backward) +
+                       share * (facts.measure + (facts.keeps_buddies(stage) ? 2 : 1) * facts.update));
   if (facts.links.ranks < 2) return c;
   const auto add = [&](const Carried& carried, double often) {
     c.hidden += often * carried.hidden;
@@ -97,6 +103,8 @@ Choice choice(const Facts& facts, int stage, const Walk& walk) {
   add(carry_gradients(facts, walk, walk.backward, stage == 0 ? +reduce : +scatter), stage >= 2 ? times : 1);
   if (stage == 1 || stage == 2)  // fresh parameters, when the update is done
     for (const auto& bucket : facts.buckets) c.exposed += facts.links.all_gather(bytes_in(walk, bucket));
+  if (facts.keeps_buddies(stage))  // one piece of the gradients more: what a gather moves of one other rank
+    for (const auto& bucket : facts.buckets) c.exposed += facts.links.all_gather(bytes_in(walk, bucket)) / (facts.links.ranks - 1);
   if (stage == 3) add(gather_parameters(facts, walk, walk.backward), times);
   c.exposed += facts.links.vote();
   return c;

@@ -27,10 +27,13 @@ struct Facts {
   double data = 0;                                  // seconds: making one batch
   double measure = 0, update = 0;                   // seconds: sweeps over the whole model, norm and update
   int lanes = 0;                                    // threads that carry buckets while backward runs
+  bool buddy = false;                               // each rank keeps and repeats what only the rank before it has (docs/zero.md)
   Links links{};
   double memory = 0;                 // bytes a rank has; 0: nobody said
   std::string how{};                 // where the times come from, for people
   std::vector<std::string> notes{};  // what could not be found out
+
+  bool keeps_buddies(int stage) const { return buddy && stage > 0 && links.ranks > 1; }
 };
 
 struct Choice {

@@ -112,5 +112,19 @@ TEST(Choices, AForecastIsHeldAgainstWhatHappened) {
   EXPECT_THAT(found.json, HasSubstr("\"memory_ratio\": 1.0"));
 }
 
+TEST(Choices, BuddyCopiesTakeAShardMoreAndTheSecondUpdateOfIt) {
+  Facts facts = two_blocks(4);
+  const Choice alone = choice(facts, 1, facts.walks[0]), alone3 = choice(facts, 3, facts.walks[0]);
+  facts.buddy = true;
+  const Choice kept = choice(facts, 1, facts.walks[0]), kept3 = choice(facts, 3, facts.walks[0]);
+  double elements = 0;
+  for (const auto& p : facts.walks[0].parameters) elements += static_cast<double>(p.elements);
+  EXPECT_DOUBLE_EQ(kept.total() - alone.total(), 12 * elements / facts.links.ranks) << "two states of Adam and the gradients";
+  EXPECT_DOUBLE_EQ(kept3.total() - alone3.total(), 16 * elements / facts.links.ranks) << "and the parameters";
+  EXPECT_GT(kept.compute, alone.compute);
+  EXPECT_GT(kept.exposed, alone.exposed);
+  EXPECT_DOUBLE_EQ(choice(facts, 0, facts.walks[0]).total(), 16 * elements + static_cast<double>(facts.walks[0].peak)) << "nothing to keep";
+}
+
 }  // namespace
 }  // namespace cohort::plan

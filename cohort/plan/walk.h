@@ -18,6 +18,8 @@ struct WalkedBlock {
   std::string name;
   double forward = 0;     // seconds
   std::size_t bytes = 0;  // of the parameters it reads first
+  std::size_t kept = 0;   // what its forward leaves alive, its output included
+  std::size_t output = 0;
 };
 
 // One micro-batch of one rank that has a core (or its share of threads) for itself.

@@ -74,9 +74,9 @@ Range Bucket::owned(const Member& m) const {
   return {both.count > 0 ? both.first - m.first : 0, both.count};
 }
 
-std::size_t Bucket::first_owned(const Member& m) const {
-  const Range both = owned_.overlap({m.first, m.count});
-  return both.count > 0 ? both.first : owned_.first;
+std::size_t Bucket::first_in(const Range& piece, const Member& m) const {
+  const Range both = piece.overlap({m.first, m.count});
+  return both.count > 0 ? both.first : piece.first;
 }
 
 std::byte* Bucket::at(const Flat& flat, std::size_t element) const {

@@ -74,11 +74,18 @@ class Bucket {
   collective::Piece all_in(const collective::Region& memory) const;      // all of them, gathered there
   optim::Slice slice(const Member& m, std::vector<void*>& state) const;  // owned elements; state: keeps the pointers the slice borrows
   at::Tensor state(const Member& m, std::size_t which) const;            // stage 0: of the shape of its parameter
-  // --- buddy copies: every rank keeps the state of the rank before it, and in stage 3 its parameters
-  void copy_to_buddy(collective::Communicator& comm) const;        // collective, after an update
-  void take_back(collective::Communicator& comm, Rank lost);       // collective: the rank after `lost` gives it what it kept
-  at::Tensor own_parameter(const Member& m) const;                 // owned elements, flat
-  at::Tensor own_state(const Member& m, std::size_t which) const;  // the same elements
+  at::Tensor own_parameter(const Member& m) const;                       // owned elements, flat
+  at::Tensor own_state(const Member& m, std::size_t which) const;        // the same elements
+
+  // --- buddy copies (bucket_buddy.cc): every rank keeps what only the rank before it has, and repeats its updates there
+  bool keeps() const { return sharding_.buddy && sharding_.ranks > 1; }
+  void entrust(collective::Communicator& comm) const;  // collective, after the step's last agreed(): the gradients for it
+  Range kept(const Member& m) const;                   // of one tensor, counted from its own first element
+  optim::Slice kept_slice(const Member& m, std::vector<void*>& state) const;
+  at::Tensor kept_parameter(const Member& m) const;                 // flat
+  at::Tensor kept_state(const Member& m, std::size_t which) const;  // the same elements
+  void copy_to_buddy(collective::Communicator& comm) const;         // collective: all of it, where values came from elsewhere
+  void take_back(collective::Communicator& comm, Rank lost);        // collective: the rank after `lost` gives it what it kept
 
  private:
   struct Flat {
@@ -92,11 +99,14 @@ class Bucket {
   void need_place();
   void move_in(Member& m);
   void copy_owned(const Member& m);
-  void keep_for_buddy();
+  void keep_for_buddy(const optim::Optimizer& rule);
   void cool_down() const;
   Range range_of(int rank) const { return {edges_[static_cast<std::size_t>(rank)], counts_[static_cast<std::size_t>(rank)]}; }
-  std::vector<const Flat*> precious() const;       // what no other rank has
-  std::size_t first_owned(const Member& m) const;  // in the flat memory
+  std::vector<const Flat*> precious() const;                                      // what no other rank has
+  std::size_t first_owned(const Member& m) const { return first_in(owned_, m); }  // in the flat memory
+  std::size_t first_in(const Range& piece, const Member& m) const;
+  int before() const { return (sharding_.me + sharding_.ranks - 1) % sharding_.ranks; }  // whose buddy this rank is
+  const Flat& kept_parameters() const { return sharding_.stage >= 3 ? kept_.back() : params_; }
   bool pooled() const { return sharding_.stage >= 2; }
 
   const int index_;
@@ -113,6 +123,7 @@ class Bucket {
   Flat params_;               // all elements; stage 3: the own piece
   std::vector<Flat> states_;  // the own piece
   std::vector<Flat> kept_;    // precious() of the rank before this one
+  Flat kept_grads_;           // and its agreed gradients
   std::vector<bool> came_;    // from stage 2 on, by member: its gradient lies in grads_
   bool summed_ = false;       // sums_ holds an agreed gradient of this step already
 };

@@ -1,4 +1,4 @@
-// What a bucket holds beside gradients: parameters, the optimizer's state, and a buddy's copy of them.
+// What a bucket holds beside gradients: parameters and the optimizer's state.
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -31,17 +31,8 @@ void Bucket::own_parameters(const optim::Optimizer& rule, collective::Communicat
                        entry(MemoryClass::optimizer, own_bytes, offloaded)});
     for (const Member& m : members_) own_state(m, i).fill_(rule.initial_state(i));
   }
-  keep_for_buddy();
+  keep_for_buddy(rule);
   cool_down();
-}
-
-void Bucket::keep_for_buddy() {
-  kept_.clear();
-  if (!sharding_.buddy || sharding_.ranks == 1) return;
-  const Range before = range_of((sharding_.me + sharding_.ranks - 1) % sharding_.ranks);
-  const std::size_t kept_bytes = before.count * c10::elementSize(type_);
-  for (std::size_t i = 0; i < precious().size(); ++i)
-    kept_.push_back({pages_for(kept_bytes, 2 + i), before.first, {MemoryClass::optimizer, kept_bytes}});
 }
 
 void Bucket::settled() {
@@ -99,43 +90,6 @@ at::Tensor Bucket::own_parameter(const Member& m) const {
 
 at::Tensor Bucket::own_state(const Member& m, std::size_t which) const {
   return view(states_.at(which), first_owned(m), {static_cast<std::int64_t>(owned(m).count)});
-}
-
-// --- buddy copies
-
-std::vector<const Bucket::Flat*> Bucket::precious() const {
-  std::vector<const Flat*> all;
-  for (const Flat& flat : states_) all.push_back(&flat);
-  if (sharding_.stage >= 3) all.push_back(&params_);
-  return all;
-}
-
-void Bucket::copy_to_buddy(collective::Communicator& comm) const {
-  if (kept_.empty()) return;
-  const auto n = static_cast<std::size_t>(sharding_.ranks), me = static_cast<std::size_t>(sharding_.me), before = (me + n - 1) % n;
-  std::vector<std::size_t> sends(n, 0), recvs(n, 0);
-  sends[(me + 1) % n] = owned_.count;
-  recvs[before] = counts_[before];
-  const auto all = precious();
-  for (std::size_t k = 0; k < all.size(); ++k)
-    comm.all_to_all(piece(*all[k], owned_), piece(kept_[k], range_of(static_cast<int>(before))), {.name = name_}, sends, recvs);
-}
-
-void Bucket::take_back(collective::Communicator& comm, Rank lost) {
-  if (!sharding_.buddy)
-    throw_failure(Kind::usage, "{}: nobody kept what rank {} had; say buddy=true before it is needed", name_, lost.value);
-  if (sharding_.ranks == 1) return;
-  const Rank keeper{(lost.value + 1) % sharding_.ranks}, me{sharding_.me};
-  if (me != keeper && me != lost) return;
-  auto from = std::vector<collective::Piece>{}, to = from;
-  for (const Flat& flat : kept_) from.push_back(piece(flat, range_of((sharding_.me + sharding_.ranks - 1) % sharding_.ranks)));
-  for (const Flat* flat : precious()) to.push_back(piece(*flat, owned_));
-  if (sharding_.stage < 3) {  // parameters are whole everywhere
-    from.push_back(piece(params_, range_of(lost.value)));
-    to.push_back(piece(params_, owned_));
-  }
-  for (std::size_t k = 0; k < to.size(); ++k)
-    me == keeper ? comm.send(from[k], lost, 0, {.name = name_}) : comm.recv(to[k], keeper, 0, {.name = name_});
 }
 
 }  // namespace cohort::sync

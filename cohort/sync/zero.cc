@@ -24,7 +24,6 @@ class Zero final : public Strategy {
     const collective::Call call{.name = bucket.name(), .deadline = wire.deadline};
     if (bucket.sharding().stage < 3 && wire.comm->size() > 1)  // in stage 3 readers gather for themselves
       wire.comm->all_gather(bucket.owned_parameters(), bucket.parameters(), call, bucket.counts());
-    bucket.copy_to_buddy(*wire.comm);
   }
 
  private:

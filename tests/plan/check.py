@@ -48,6 +48,30 @@ def choices():
     assert len(plans(*SMALL)) == 3
 
 
+def settings():
+    """Precision and recomputation are those of the settings: 16 bits keep less, and a run's own way of recomputing has rows of its own."""
+    wide, narrow = (plans(*SMALL, "--set", f"precision={p}", "--ranks", "2") for p in ("fp32", "bf16"))
+    assert len(wide) == len(narrow) == 12, narrow
+    for a, b in zip(wide, narrow, strict=True):
+        assert b["bytes"]["activations"] <= a["bytes"]["activations"] and b["total_bytes"] < a["total_bytes"], (a, b)
+        assert all(a["bytes"][k] == b["bytes"][k] for k in ("parameters", "gradients", "optimizer", "master")), (a, b)
+    own = plans(*SMALL, "--set", "recompute=names(h.1)", "--ranks", "2")
+    assert len(own) == 16 and own[-1]["recompute"] == "names(h.1)", own
+    assert own[8]["bytes"]["activations"] < own[-1]["bytes"]["activations"] < own[0]["bytes"]["activations"], own
+
+
+def as_it_is_set():
+    """`train --plan` forecasts the run as its settings have it: its recomputation, its precision, its buddy copies."""
+    for ways in (["recompute=every(1)", "precision=bf16"], ["recompute=names(h.1, h.2)"], ["sync=zero(stage=1, op=sum, buddy=true)"]):
+        with tempfile.TemporaryDirectory() as folder:
+            sets = [word for way in ways for word in ("--set", way)]
+            run("train", "-n", "2", "--plan", "--out", f"{folder}/run", *SMALL, *sets, "--set", "steps=10", "--set", "epochs=0")
+            found = json.loads(pathlib.Path(folder, "run", "plan.json").read_text())
+            wanted = ways[0].split("=", 1)[1] if ways[0].startswith("recompute") else "none"
+            assert found["predicted"]["recompute"] == wanted, found
+            assert abs(found["memory_ratio"] - 1) < 0.10, f"{ways}: {found}"
+
+
 def elsewhere():
     """With a link, a device and a memory of their own, faster links shorten the step and nothing else."""
     device = ["--flops", "1T", "--membw", "100GB", "--memory", "1MB", "--latency", "5us"]

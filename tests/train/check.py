@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Claims about `cohort train`: check.py <folder of programs> <claim>. Exit status 0 when the claim holds."""
+import glob
 import os
 import re
 import resource
@@ -83,6 +84,50 @@ def resume_sgd(runs):
 def resume_adam(runs):
     """The same with Adam."""
     killed_and_resumed(runs, "adam(lr=1e-3)")
+
+
+def buddies(runs):
+    """kill -9 of any rank, no checkpoint before: its buddy has what it had, the survivors save all, and the run goes on with the same bits."""
+    sets = {"model": "mlp(in=784, hidden=256x256, out=10)", "epochs": 30, "optim__rule": "adam(lr=1e-3)", "engine__clip_norm": 1,
+            "checkpoint__every_epochs": 0}
+    whole = None
+    for lost, stage in ((1, 1), (0, 2), (2, 3)):
+        name, sync = f"lost{lost}", f"zero(stage={stage}, op=sum, buddy=true)"
+        if not whole:
+            runs.train("whole", n=3, sync=sync, **sets)
+            whole = consolidated(runs, "whole")
+        job = runs.start(name, n=3, sync=sync, **sets)
+
+        def learns():
+            assert job.poll() is None, "the run ended before it could be killed:\n" + runs.log(name)
+            return len(runs.metrics(name)) > 3
+
+        wait_until("some steps", learns)
+        assert not runs.checkpoints(name), "an older checkpoint would do"
+        os.kill(workers(job.pid)[lost], signal.SIGKILL)
+        start = time.monotonic()
+        assert job.wait(LIMIT) == 128 + signal.SIGKILL, runs.log(name)
+        took = time.monotonic() - start
+        said = runs.log(name)
+        assert "nothing is lost: " in said and f"rank {lost} failed first: killed by SIGKILL" in said, said
+        assert took < 10, f"the survivors took {took:.1f} s"
+        assert len(runs.checkpoints(name)) == 1 and not glob.glob(runs.path(name) + "/checkpoints/.*"), os.listdir(runs.path(name) + "/checkpoints")
+        rescued = int(runs.checkpoints(name)[0][-8:])
+        again = runs.train(name, n=3, sync=sync, checkpoint__resume="must", **sets)
+        assert f"goes on after update {rescued}\n" in again.stdout and rescued >= 3, again.stdout
+        assert consolidated(runs, name) == whole, f"stage {stage}, rank {lost} lost after update {rescued}: other bits than without the loss"
+        steps = dict(runs.losses(name))
+        assert all(steps.get(step, loss) == loss for step, loss in runs.losses("whole")) and max(steps) == max(dict(runs.losses("whole")))
+
+
+def consolidated(runs, name):
+    """The bytes of what a sharded run learned, optimizer state included, as one plain file."""
+    path = runs.path(name + ".safetensors")
+    if os.path.exists(path):
+        os.remove(path)
+    runs.call([runs.cohort, "reshard", runs.path(name), path, "--consolidate", "--optimizer"])
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def other_ranks(runs):
@@ -302,6 +347,33 @@ def resume_scale(runs):
         assert runs.losses(name) == runs.losses(name + "-whole") and runs.tensors(name) == runs.tensors(name + "-whole"), rule
 
 
+def precision_stages(runs):
+    """In 16 bits too every stage of ZeRO has the bits of all-reduce: losses, scales, steps left out by all ranks, parameters and state."""
+    sets = {"epochs": 0, "steps": 14, "optim__schedule": "constant", "optim__rule": "adam(lr=1e-3)", "engine__clip_norm": 1}
+    for precision, scale in (("bf16", "none"), ("fp16", "torch(init=1e9, window=5)")):
+        for stage in (0, 1, 2, 3):
+            sync = f"zero(stage={stage}, op=sum)" if stage else "all_reduce(op=sum)"
+            runs.train(f"{precision}{stage}", precision=precision, scale=scale, sync=sync, engine__lanes=stage % 2, **sets)
+            assert runs.losses(f"{precision}{stage}") == runs.losses(f"{precision}0"), f"{precision}: other losses in stage {stage}"
+            assert scale_story(runs, f"{precision}{stage}") == scale_story(runs, f"{precision}0"), f"{precision}: other scales in stage {stage}"
+            assert consolidated(runs, f"{precision}{stage}") == consolidated(runs, f"{precision}0"), f"{precision}: other bits in stage {stage}"
+    story = scale_story(runs, "fp160")
+    assert 3 < story[-1][2] < 14, f"steps must be left out, and others not: {story}"
+
+
+def resume_scale_stages(runs):
+    """A sharded run in fp16 that goes on has scales, steps left out and bits of one that never stopped, also when it goes on at another stage."""
+    sets = {"precision": "fp16", "scale": "deepspeed(init=1e8, window=4)", "epochs": 0, "optim__schedule": "constant", "optim__rule": "adam(lr=1e-3)"}
+    runs.train("whole", steps=16, **sets)
+    for first, then in ((1, 1), (3, 2), (2, 3)):
+        name = f"from{first}to{then}"
+        runs.train(name, steps=7, sync=f"zero(stage={first}, op=sum)", **sets)
+        again = runs.train(name, steps=16, sync=f"zero(stage={then}, op=sum)", **sets)
+        assert "goes on after update 7\n" in again.stdout, again.stdout
+        assert scale_story(runs, name) == scale_story(runs, "whole") and scale_story(runs, name)[6][2] > 0, scale_story(runs, name)
+        assert runs.losses(name) == runs.losses("whole") and consolidated(runs, name) == consolidated(runs, "whole"), name
+
+
 def questions(runs):
     """SIGQUIT: every rank says where it is, and the run goes on."""
     job = runs.start("run", epochs=100000, checkpoint__every_epochs=0)
@@ -326,6 +398,6 @@ def questions(runs):
 
 
 with tempfile.TemporaryDirectory(prefix="cohort-train-") as scratch:
-    claims = [same_bits, stages, resume_sgd, resume_adam, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
-              questions, precision, resume_scale, recomputed]
+    claims = [same_bits, stages, resume_sgd, resume_adam, buddies, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
+              questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed]
     {claim.__name__: claim for claim in claims}[sys.argv[2]](Runs(sys.argv[1], scratch))

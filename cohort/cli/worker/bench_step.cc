@@ -14,6 +14,7 @@
 #include "cohort/nn/batch.h"
 #include "cohort/nn/loss.h"
 #include "cohort/nn/zoo.h"
+#include "cohort/train/loop/recomputing.h"
 
 namespace cohort::cli::worker {
 namespace {
@@ -48,10 +49,11 @@ class CohortStepper final : public Stepper {
   CohortStepper(const Job& job, nn::Model& model, const StepRun& run)
       : model_(model),
         lr_(run.lr),
+        again_(recomputed(job, model, run)),
         engine_(job.comm(), parameters(model),
                 {.strategy = run.strategy, .early_update = run.early_update, .norms = run.contestant == "norms"},
                 optim::make(fmt::format("{}(lr={})", run.rule, run.lr)), job.suggested_threads() * job.local_size(), job.local_size()) {
-    if (engine_.shards_parameters()) model.around(engine_.around());
+    model.around(engine_.shards_parameters() ? engine_.around(again_) : again_);
   }
 
   Sums step(const data::Batch& batch, std::int64_t number) override {
@@ -79,8 +81,16 @@ class CohortStepper final : public Stepper {
     return all;
   }
 
+  static nn::Around recomputed(const Job& job, const nn::Model& model, const StepRun& run) {
+    TrainConfig config;
+    config.recompute = run.recompute;
+    config.data.batch = static_cast<int>(run.batch);
+    return plan_recomputing(job.comm(), config, model).around;
+  }
+
   const nn::Model& model_;
   const double lr_;
+  const nn::Around again_;             // before the engine, which may take parameters away
   at::Tensor weight_ = at::zeros({});  // what the sum of losses is multiplied with
   engine::Engine engine_;
 };
@@ -140,6 +150,14 @@ std::pair<double, double> curve(const Job& job, const std::vector<Sums>& steps) 
   return {sums[0] / sums[1], sums[2] / sums[3]};
 }
 
+double moved_bytes(const Job& job) {
+  using collective::Verb;
+  double bytes = 0;
+  for (const Verb verb : {Verb::all_reduce, Verb::reduce_scatter, Verb::all_gather, Verb::broadcast, Verb::all_to_all})
+    bytes += static_cast<double>(job.comm().moved(verb).bytes);
+  return bytes;
+}
+
 // A step of the fastest tenth: what a step takes when nothing else uses the machine.
 double quiet(std::vector<double> took) {
   const auto at = took.begin() + static_cast<std::ptrdiff_t>(took.size() / 10);
@@ -162,11 +180,13 @@ std::string run_steps(const Job& job, const StepRun& run) {
   std::vector<Sums> steps;
   std::vector<double> took;  // seconds of each step in the window
   Clock::time_point start;
+  double moved = 0;
   for (int i = 0; i < run.warm + run.steps; ++i) {
     if (i == run.warm) {
       stepper->spent = {};
       stepper->looking = false;
       job.comm().barrier();
+      moved = moved_bytes(job);
       start = Clock::now();
     }
     const auto began = Clock::now();
@@ -174,8 +194,9 @@ std::string run_steps(const Job& job, const StepRun& run) {
     if (i >= run.warm) took.push_back(Seconds(Clock::now() - began).count());
   }
   job.comm().barrier();
-  double times[] = {Seconds(Clock::now() - start).count(), stepper->spent.comm, stepper->spent.wait, stepper->most_bytes - before};
-  job.comm().all_reduce({times, 4, collective::Dtype::f64}, collective::Op::average);
+  double times[] = {Seconds(Clock::now() - start).count(), stepper->spent.comm, stepper->spent.wait, stepper->most_bytes - before,
+                    (moved_bytes(job) - moved) / run.steps};
+  job.comm().all_reduce({times, 5, collective::Dtype::f64}, collective::Op::average);
   const auto [first, last] = curve(job, steps);
   if (job.rank().value != 0) return {};
   const double samples = static_cast<double>(run.batch) * job.size() * run.steps;
@@ -188,6 +209,7 @@ std::string run_steps(const Job& job, const StepRun& run) {
                                     {"compute_share", 1 - comm - wait},
                                     {"wait_share", wait},
                                     {"comm_share", comm},
+                                    {"moved_bytes", times[4]},
                                     {"peak_bytes", times[3]}};
   return line.dump() + "\n";
 }

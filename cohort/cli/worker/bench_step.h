@@ -25,6 +25,7 @@ struct StepRun {
   std::uint64_t seed = 1;
   int loader_threads = 0;
   std::string strategy = "all_reduce(op=sum)";
+  std::string recompute = "none";
   bool early_update = false;
   std::string out;  // rank 0 writes its line there; empty: stdout
 };

@@ -35,6 +35,7 @@ int run(int argc, char** argv) {
   app.add_option("--seed", r.seed, "of the first weights and the order of samples");
   app.add_option("--loader-threads", r.loader_threads, "threads that make batches ahead")->check(CLI::Range(0, 64));
   app.add_option("--strategy", r.strategy, "how ranks agree on gradients");
+  app.add_option("--recompute", r.recompute, "which blocks are computed again in backward");
   app.add_flag("--early-update", r.early_update, "update each bucket as soon as it is agreed upon");
   app.add_option("--out", r.out, "rank 0 writes its line there; empty: stdout");
   try {

@@ -8,6 +8,7 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/base/error.h"
+#include "cohort/base/spec.h"
 #include "cohort/data/loader.h"
 #include "cohort/engine/plan.h"
 #include "cohort/engine/update.h"
@@ -75,7 +76,11 @@ double time_data(const TrainConfig& config, const std::shared_ptr<const data::Da
 }
 
 Micro micro_of(const TrainConfig& config, const data::Dataset* set, const nn::Input& input) {
-  Micro micro{.sample = input.sizes, .tokens = input.tokens(), .batch = config.data.batch, .label_smoothing = config.optim.label_smoothing};
+  Micro micro{.sample = input.sizes,
+              .tokens = input.tokens(),
+              .batch = config.data.batch,
+              .label_smoothing = config.optim.label_smoothing,
+              .precision = config.precision};
   micro.next_tokens = input.tokens();
   if (set == nullptr) return micro;
   micro.sample = set->form().shape;
@@ -104,6 +109,14 @@ std::size_t working_set(const plan::Walk& walk) {
   return bytes;
 }
 
+// Of recomputing: the settings' own, and for a table those to compare it with.
+std::vector<std::string> ways_of(const TrainConfig& config, bool all) {
+  if (!all) return {config.recompute};
+  std::vector<std::string> ways{"none", "every(1)", "every(2)"};
+  if (std::find(ways.begin(), ways.end(), config.recompute) == ways.end()) ways.push_back(config.recompute);
+  return ways;
+}
+
 }  // namespace
 
 plan::Facts find_facts(const TrainConfig& config, const Asked& asked) {
@@ -117,19 +130,18 @@ plan::Facts find_facts(const TrainConfig& config, const Asked& asked) {
   }
   if (config.sync_batch_norm && asked.ranks > 1)
     facts.notes.emplace_back("sync_batch_norm: its small exchanges, two for each norm and step, are not in the plan");
-  if (config.precision != Precision::fp32)
-    facts.notes.push_back(
-        fmt::format("precision {}: forward is planned in fp32, so activations come out too large", name_of(config.precision)));
   if (!config.optim.frozen.empty()) facts.notes.emplace_back("optim.frozen: frozen parameters are planned for as if they were trained");
   Kernels kernels(asked.device);
   const Micro micro = micro_of(config, set.get(), input_of(config.model, kernels));
-  const plan::Walk met = walk(config.model, micro, 0, kernels);  // every kernel; now they can be timed
+  const plan::Walk met = walk(config.model, micro, "none", kernels);  // every kernel; now they can be timed
   for (int look = 0; look < kLooks; ++look) kernels.look_again(working_set(met));
-  for (const int every : {0, 1, 2})
-    if (every == 0 || asked.all_ways) facts.walks.push_back(walk(config.model, micro, every, kernels));
+  for (const std::string& way : ways_of(config, asked.all_ways)) facts.walks.push_back(walk(config.model, micro, way, kernels));
   facts.links = {.ranks = asked.ranks, .cores = asked.cores, .wire = asked.wire, .constants = asked.constants};
   facts.buckets = buckets_of(facts.walks[0], config.engine);
   const int cores = asked.wire ? asked.ranks + 1 : asked.cores;  // with links of its own a rank is taken to have a core to spare
+  const Spec strategy = Spec::parse(config.engine.strategy);
+  const auto* buddy = strategy.find("buddy");
+  facts.buddy = buddy != nullptr && buddy->value != "false";
   facts.lanes = asked.ranks == 1 ? 0 : engine::choose_lanes(config.engine.lanes, cores, asked.ranks, facts.buckets.size()).lanes;
   const auto rule = optim::make(config.optim.rule);
   facts.recipe = {.name = "fp32", .parameter = 4, .gradient = 4, .optimizer = 4.0 * static_cast<double>(rule->state_names().size())};

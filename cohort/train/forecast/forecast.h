@@ -20,7 +20,7 @@ struct Asked {
   std::optional<plan::Wire> wire;  // none: this machine's shared memory
   std::optional<Device> device;    // none: kernels are timed here
   collective::Calibration constants;
-  bool all_ways = true;  // of recomputing; else none only
+  bool all_ways = true;  // of recomputing; else that of the settings only
 };
 
 plan::Facts find_facts(const TrainConfig& config, const Asked& asked);

@@ -1,19 +1,24 @@
 #include "cohort/train/forecast/walk.h"
 
-#include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
+#include "cohort/nn/autocast.h"
 #include "cohort/nn/build.h"
 #include "cohort/nn/loss.h"
 #include "cohort/train/forecast/phantom.h"
+#include "cohort/train/recompute_choice.h"
 
 namespace cohort::forecast {
 namespace {
 
-// Keeps its input, and computes again.
+// Keeps its input, and computes again, in the same precision.
 struct Again : torch::autograd::Function<Again> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const nn::Block* block) {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const nn::Block* block,
+                            std::int64_t precision) {
     context->save_for_backward({x});
+    context->saved_data["precision"] = precision;
     context->saved_data["block"] = reinterpret_cast<std::int64_t>(block);  // the model outlives its graph
     return block->forward(x);
   }
@@ -21,8 +26,13 @@ struct Again : torch::autograd::Function<Again> {
     const auto* block = reinterpret_cast<const nn::Block*>(context->saved_data["block"].toInt());  // NOLINT(performance-no-int-to-ptr)
     const at::AutoGradMode recording(true);
     at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_(true);
-    torch::autograd::backward({block->forward(x)}, {given[0]});
-    return {x.grad(), at::Tensor()};
+    at::Tensor y;
+    {
+      const autocast narrow(static_cast<Precision>(context->saved_data["precision"].toInt()));
+      y = block->forward(x);
+    }
+    torch::autograd::backward({y}, {given[0]});
+    return {x.grad(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -59,6 +69,15 @@ at::Tensor labels_of(const Micro& micro) {  // real ones: the loss counts them
   return at::zeros({micro.batch}, at::kLong);
 }
 
+// Which blocks are recomputed, by number; empty: none.
+std::vector<bool> chosen(const std::string& model_spec, const Micro& micro, const std::string& recompute, Kernels& kernels) {
+  const auto choice = RecomputeChoice::parse(recompute);
+  if (choice.how == RecomputeChoice::How::none) return {};
+  std::vector<BlockBytes> bytes;
+  for (const auto& block : walk(model_spec, micro, "none", kernels).blocks) bytes.push_back({block.name, block.kept, block.output});
+  return choose(choice, bytes);
+}
+
 }  // namespace
 
 nn::Input input_of(const std::string& model_spec, Kernels& kernels) {
@@ -67,10 +86,11 @@ nn::Input input_of(const std::string& model_spec, Kernels& kernels) {
   return nn::build_model(model_spec).input();
 }
 
-plan::Walk walk(const std::string& model_spec, const Micro& micro, int every, Kernels& kernels) {
+plan::Walk walk(const std::string& model_spec, const Micro& micro, const std::string& recompute, Kernels& kernels) {
   plan::Walk result;
-  result.recompute = every == 0 ? "none" : fmt::format("every({})", every);
+  result.recompute = recompute;
   const at::Tensor labels = labels_of(micro);
+  const auto again = chosen(model_spec, micro, recompute, kernels);
   Haunted here(kernels);
   kernels.clocked(false);
   nn::Model model = nn::build_model(model_spec);
@@ -90,16 +110,26 @@ plan::Walk walk(const std::string& model_spec, const Micro& micro, int every, Ke
   model.around([&](const nn::Block& block, const at::Tensor& x) {
     const std::size_t b = number++;
     const double start = kernels.clock();
-    const bool again = every > 0 && (b + 1) % static_cast<std::size_t>(every) == 0 && x.requires_grad();
-    at::Tensor y = again ? Again::apply(x, &block) : block.forward(x);
+    const std::size_t lived = here.living().now;
+    const bool twice = !again.empty() && again[b] && x.requires_grad();
+    at::Tensor y = twice ? Again::apply(x, &block, static_cast<std::int64_t>(micro.precision)) : block.forward(x);
     result.blocks[b].forward = kernels.clock() - start;
+    result.blocks[b].kept = here.living().now - std::min(lived, here.living().now);
+    result.blocks[b].output = static_cast<std::size_t>(y.numel()) * y.element_size();
     return y;
   });
   at::Tensor input = batch_of(micro);
   kernels.clocked(true);
   kernels.restart();
   here.restart();
-  at::Tensor loss = nn::loss_of(model.forward(input), labels, {.label_smoothing = micro.label_smoothing}).value;
+  at::Tensor logits;
+  {
+    const autocast narrow(micro.precision);  // ends with forward: backward follows the types by itself
+    logits = model.forward(input);
+  }
+  if (micro.precision != Precision::fp32) logits = logits.to(at::kFloat);
+  at::Tensor loss = nn::loss_of(logits, labels, {.label_smoothing = micro.label_smoothing}).value;
+  logits.reset();
   loss = loss / static_cast<double>(micro.batch);
   result.forward = began = kernels.clock();
   result.kept = here.living().now;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/precision.h"
 #include "cohort/nn/blocks.h"
 #include "cohort/plan/walk.h"
 #include "cohort/train/forecast/kernels.h"
@@ -18,10 +19,12 @@ struct Micro {
   bool next_tokens = false;          // labels are one for each token, else one for each sample
   std::int64_t batch = 1;
   double label_smoothing = 0;
+  Precision precision = Precision::fp32;  // of forward and backward, where that is safe (nn/autocast.h)
 };
 
 nn::Input input_of(const std::string& model_spec, Kernels& kernels);  // what the model says it reads
-// every: 0 keeps everything for backward; k: every k-th block keeps its input only and is computed again when backward comes to it.
-plan::Walk walk(const std::string& model_spec, const Micro& micro, int every, Kernels& kernels);
+// recompute: as the setting of that name (recompute_choice.h); a block that is recomputed keeps its input only and is computed again when
+// backward comes to it. until_fits walks twice, the first time to find out what blocks keep.
+plan::Walk walk(const std::string& model_spec, const Micro& micro, const std::string& recompute, Kernels& kernels);
 
 }  // namespace cohort::forecast

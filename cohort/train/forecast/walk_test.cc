@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "cohort/base/failure_of.h"
+#include "cohort/nn/autocast.h"
 #include "cohort/nn/build.h"
 #include "cohort/nn/loss.h"
 #include "cohort/nn/meter.h"
@@ -35,7 +36,14 @@ Held really(const std::string& spec, const Micro& micro) {
   const at::Tensor x = micro.tokens ? at::zeros(sizes, at::kLong) : at::rand(sizes);
   const at::Tensor labels = micro.next_tokens ? at::zeros({micro.batch, micro.sample[0]}, at::kLong) : at::zeros({micro.batch}, at::kLong);
   const nn::Meter meter;
-  const at::Tensor loss = nn::loss_of(model.forward(x), labels).value / static_cast<double>(micro.batch);
+  at::Tensor logits;
+  {
+    const autocast narrow(micro.precision);
+    logits = model.forward(x);
+  }
+  if (micro.precision != Precision::fp32) logits = logits.to(at::kFloat);
+  const at::Tensor loss = nn::loss_of(logits, labels).value / static_cast<double>(micro.batch);
+  logits.reset();
   Held held{.kept = meter.now()};
   loss.backward();
   held.peak = meter.peak();
@@ -47,7 +55,7 @@ class EveryModel : public testing::TestWithParam<std::pair<std::string, Micro>> 
 TEST_P(EveryModel, LivesAsTheRealOneDoes) {
   const auto& [spec, micro] = GetParam();
   Kernels kernels(kSome);
-  const plan::Walk found = walk(spec, micro, 0, kernels);
+  const plan::Walk found = walk(spec, micro, "none", kernels);
   const Held real = really(spec, micro);
   EXPECT_NEAR(static_cast<double>(found.kept) / static_cast<double>(real.kept), 1, 0.03) << found.kept << " " << real.kept;
   EXPECT_NEAR(static_cast<double>(found.peak) / static_cast<double>(real.peak), 1, 0.06) << found.peak << " " << real.peak;
@@ -55,15 +63,23 @@ TEST_P(EveryModel, LivesAsTheRealOneDoes) {
 
 const Micro kDigits{.sample = {1, 28, 28}, .batch = 8}, kPictures{.sample = {3, 32, 32}, .batch = 2},
     kText{.sample = {32}, .tokens = true, .next_tokens = true, .batch = 4};
+Micro in(Precision precision, Micro micro) {
+  micro.precision = precision;
+  return micro;
+}
 INSTANTIATE_TEST_SUITE_P(Walk, EveryModel,
                          testing::Values(std::pair{"mlp(in=784, hidden=64x32)", kDigits}, std::pair{"cnn(norm=batch)", kDigits},
                                          std::pair{"resnet18(classes=10, stem=cifar)", kPictures},
                                          std::pair{"lstm(vocab=64, embed=32, hidden=48, context=32)", kText},
-                                         std::pair{"gpt(vocab=64, context=32, d=32, heads=2, layers=2)", kText}));
+                                         std::pair{"gpt(vocab=64, context=32, d=32, heads=2, layers=2)", kText},
+                                         std::pair{"mlp(in=784, hidden=64x32)", in(Precision::bf16, kDigits)},
+                                         std::pair{"mlp(in=784, hidden=64x32)", in(Precision::fp16, kDigits)},
+                                         std::pair{"cnn(norm=batch)", in(Precision::bf16, kDigits)},
+                                         std::pair{"gpt(vocab=64, context=32, d=32, heads=2, layers=2)", in(Precision::bf16, kText)}));
 
 TEST(Walk, GradientsArriveFromTheLastBlockToTheFirst) {
   Kernels kernels(kSome);
-  const plan::Walk found = walk("mlp(in=784, hidden=64x32)", kDigits, 0, kernels);
+  const plan::Walk found = walk("mlp(in=784, hidden=64x32)", kDigits, "none", kernels);
   ASSERT_EQ(found.parameters.size(), 6U);
   EXPECT_GT(found.parameters[0].arrives, found.parameters[4].arrives);
   EXPECT_LE(found.parameters[0].arrives, found.backward);
@@ -73,7 +89,7 @@ TEST(Walk, GradientsArriveFromTheLastBlockToTheFirst) {
 
 TEST(Walk, CountsTheProductsOfAPerceptron) {
   Kernels kernels(kSome);
-  const plan::Walk found = walk("mlp(in=784, hidden=64x32)", kDigits, 0, kernels);
+  const plan::Walk found = walk("mlp(in=784, hidden=64x32)", kDigits, "none", kernels);
   const double forward = 2.0 * 8 * (784 * 64 + 64 * 32 + 32 * 10);
   EXPECT_DOUBLE_EQ(found.flops, 3 * forward - 2.0 * 8 * 784 * 64);  // nobody wants the gradient of the pictures
 }
@@ -81,13 +97,35 @@ TEST(Walk, CountsTheProductsOfAPerceptron) {
 TEST(Walk, RecomputingKeepsLessAndComputesMore) {
   const std::string spec = "gpt(vocab=64, context=32, d=32, heads=2, layers=6)";
   Kernels kernels(kSome);
-  const plan::Walk all = walk(spec, kText, 0, kernels), half = walk(spec, kText, 2, kernels), none = walk(spec, kText, 1, kernels);
+  const plan::Walk all = walk(spec, kText, "none", kernels), half = walk(spec, kText, "every(2)", kernels),
+                   none = walk(spec, kText, "every(1)", kernels);
   EXPECT_LT(none.kept, half.kept);
   EXPECT_LT(half.kept, all.kept);
   EXPECT_LT(none.peak, all.peak);
   EXPECT_GT(none.flops, all.flops);
   EXPECT_NEAR(none.flops / all.flops, 4.0 / 3, 0.05);
   EXPECT_EQ(half.recompute, "every(2)");
+}
+
+TEST(Walk, SixteenBitsKeepLess) {
+  const std::string spec = "gpt(vocab=64, context=32, d=32, heads=2, layers=6)";
+  Kernels kernels(kSome);
+  const Micro narrow = in(Precision::bf16, kText);
+  EXPECT_LT(walk(spec, narrow, "none", kernels).kept, walk(spec, kText, "none", kernels).kept);
+  EXPECT_LT(walk(spec, narrow, "every(1)", kernels).kept, walk(spec, narrow, "none", kernels).kept);
+}
+
+TEST(Walk, RecomputesTheBlocksThatTheSettingSays) {
+  const std::string spec = "gpt(vocab=64, context=32, d=32, heads=2, layers=6)";
+  Kernels kernels(kSome);
+  const plan::Walk all = walk(spec, kText, "none", kernels), every = walk(spec, kText, "every(2)", kernels);
+  std::string names;
+  for (std::size_t b = 1; b < all.blocks.size(); b += 2) names += (names.empty() ? "" : ", ") + all.blocks[b].name;
+  EXPECT_EQ(walk(spec, kText, "names(" + names + ")", kernels).kept, every.kept);
+  const plan::Walk fitting = walk(spec, kText, "until_fits(1MiB)", kernels);
+  EXPECT_LT(fitting.kept, all.kept);
+  EXPECT_LE(fitting.kept, std::size_t{1} << 20);
+  EXPECT_THAT(failure_of([&] { walk(spec, kText, "until_fits(1KiB)", kernels); }).what, testing::HasSubstr("until_fits"));
 }
 
 TEST(Walk, AModelLargerThanThisMachineIsBuiltInNoMemory) {
@@ -126,9 +164,9 @@ TEST(Walk, ReadingAValueIsRefused) {
 
 TEST(Walk, KernelsAreTimedOnceForAShape) {
   Kernels kernels;  // for real: a time there is, how long it is nobody promises
-  const plan::Walk first = walk("mlp(in=784, hidden=64x32)", kDigits, 0, kernels);
+  const plan::Walk first = walk("mlp(in=784, hidden=64x32)", kDigits, "none", kernels);
   const std::size_t distinct = kernels.distinct();
-  const plan::Walk again = walk("mlp(in=784, hidden=64x32)", kDigits, 0, kernels);
+  const plan::Walk again = walk("mlp(in=784, hidden=64x32)", kDigits, "none", kernels);
   EXPECT_EQ(kernels.distinct(), distinct);
   EXPECT_DOUBLE_EQ(first.forward, again.forward);
   EXPECT_GT(first.backward, 0);

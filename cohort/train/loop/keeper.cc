@@ -13,6 +13,7 @@
 #include "cohort/base/log.h"
 #include "cohort/checkpoint/party.h"
 #include "cohort/checkpoint/workshop.h"
+#include "cohort/train/loop/rescue.h"
 #include "cohort/train/loop/together.h"
 
 namespace cohort {
@@ -76,6 +77,9 @@ Keeper::Keeper(collective::Communicator& comm, Learner& learner, const TrainConf
     else if (store_)
       writer_ = std::make_unique<checkpoint::Writer>(*store_);
   });
+  if (!learner.engine().has_buddy()) return;
+  if (store_) meeting_ = new_meeting(folder_);
+  comm.broadcast(collective::piece(std::span(&meeting_, 1)), Rank{0}, {.name = "where survivors would meet"});
 }
 
 checkpoint::Writer::Save Keeper::save_with_others() const {
@@ -160,6 +164,7 @@ void Keeper::save_together() {
   const auto step = learner_.step();
   const checkpoint::Party party{folder_ + "/" + heard, comm_.rank().value, comm_.size()};
   errand_->put(step, {std::move(workshop), party});
+  in_flight_ = party.folder;
   if (writer_->submit(snapshot())) return void(last_saved_ = step);
   errand_->take(step);
   checkpoint::decline(party, step, {Kind::timeout, "the checkpoint before is still being written", comm_.rank()});
@@ -178,7 +183,12 @@ std::unique_ptr<checkpoint::Workshop> Keeper::open_workshop() {
 
 checkpoint::Snapshot Keeper::snapshot() {
   auto made = writer_->begin();
-  auto& m = made.manifest;
+  describe(made.manifest);
+  stow(made, comm_, learner_, in_pieces_);
+  return made;
+}
+
+void Keeper::describe(checkpoint::Manifest& m) const {
   m.step = learner_.step();
   m.epoch = learner_.position().epoch;
   m.position = learner_.samples_taken();
@@ -194,8 +204,22 @@ checkpoint::Snapshot Keeper::snapshot() {
   const auto& form = learner_.form();
   m.values["data"] =
       nlohmann::json{{"shape", form.shape}, {"classes", form.classes}, {"names", form.names}, {"tokens", form.vocabulary}}.dump();
-  stow(made, comm_, learner_, in_pieces_);
-  return made;
+}
+
+std::optional<checkpoint::Checkpoint> Keeper::rescue(const Error& why) {
+  const int lost = why.rank.value, me = comm_.rank().value;
+  if (!learner_.engine().has_buddy() || why.rank == kNoRank || lost == me) return std::nullopt;
+  if (!in_flight_.empty() && lost > 0 && me == (lost + 1) % comm_.size())  // nobody shall wait for its part
+    checkpoint::decline({in_flight_, lost, comm_.size()}, last_saved_, why);
+  try {
+    Rescue survivors({me, comm_.size(), lost}, folder_, meeting_);
+    survivors.agree(learner_);
+    return survivors.save(
+        learner_, [this](checkpoint::Manifest& m) { describe(m); }, config_.checkpoint.keep);
+  } catch (const Failure& failure) {
+    log_error("rank {} was lost, and what it had could not be saved: {}; the checkpoint before stays", lost, failure.what());
+    return std::nullopt;
+  }
 }
 
 void Keeper::note(const checkpoint::Outcome& outcome) {

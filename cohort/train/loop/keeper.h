@@ -23,15 +23,19 @@ class Keeper {
 
   // The step it went on from. Loud about damaged checkpoints that it passed over. On every rank, the same answer.
   std::optional<std::int64_t> restore();
-  void save_if_due(bool epoch_ended);                                        // after a step
-  void save();                                                               // now; every rank calls it
-  void finish();                                                             // waits for the save in flight, bounded
+  void save_if_due(bool epoch_ended);  // after a step
+  void save();                         // now; every rank calls it
+  void finish();                       // waits for the save in flight, bounded
+  // With buddy copies, after a rank was lost (`why` names it): the survivors save what all of them and the lost one had. Where it lies, or
+  // nothing, and the log says why. Not a collective: ranks meet in the folder.
+  std::optional<checkpoint::Checkpoint> rescue(const Error& why);
   bool saved() const { return !writer_ || saved_step_ == learner_.step(); }  // what was learned last is on disk
   const std::string& folder() const { return folder_; }
 
  private:
   struct Errand;
   checkpoint::Snapshot snapshot();
+  void describe(checkpoint::Manifest& m) const;
   checkpoint::Writer::Save save_with_others() const;
   void save_alone();
   void save_together();
@@ -48,6 +52,8 @@ class Keeper {
   const std::shared_ptr<Errand> errand_;        // the save in flight, shared with the thread that writes
   std::unique_ptr<checkpoint::Store> store_;    // rank 0
   std::unique_ptr<checkpoint::Writer> writer_;  // rank 0; with sharding every rank
+  std::int64_t meeting_ = 0;                    // the same on every rank, of this start of the run only
+  std::string in_flight_;                       // the folder of the save that may be under way
   checkpoint::Checkpoint found_;                // what restore() goes on from
   std::int64_t last_saved_ = -1;                // the step of the newest checkpoint that is written or being written
   std::int64_t saved_step_ = -1;                // of the newest that is whole on disk

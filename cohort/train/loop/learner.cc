@@ -173,6 +173,7 @@ StepResult Learner::train_step() {
   const double sums[] = {loss};
   const auto finishing = Clock::now();
   where_.doing("agreeing on gradients and updating");
+  under_way_ = {batch.epoch, batch.step};
   result.verdict = engine_->finish(sums);
   const double update = result.verdict.seconds.update, exchange = std::max(0.0, since(finishing) - update);
   const double wait = std::min(exchange, result.verdict.seconds.wait);
@@ -182,13 +183,23 @@ StepResult Learner::train_step() {
   result.samples = static_cast<double>(batch.global_count);
   result.loss = result.verdict.sums[0] / result.samples;
   result.scale = scale_.value();
-  scale_.update(!result.verdict.committed);
+  count_step(result.verdict.committed);
   result.skipped = scale_.skipped();
   if (yardstick_ != nullptr) yardstick_->step_ends();
-  ++step_;
-  position_ =
-      batch.step + 1 < loader_->steps(batch.epoch) ? data::Position{batch.epoch, batch.step + 1} : data::Position{batch.epoch + 1, 0};
   return result;
+}
+
+void Learner::count_step(bool committed) {
+  scale_.update(!committed);
+  ++step_;
+  const data::Position done = *std::exchange(under_way_, std::nullopt);
+  position_ = done.step + 1 < loader_->steps(done.epoch) ? data::Position{done.epoch, done.step + 1} : data::Position{done.epoch + 1, 0};
+}
+
+void Learner::end_alone(const engine::Decision& decision) {
+  if (!under_way_) throw_failure(Kind::bug, "step {} had not come to its vote", step_ + 1);
+  engine_->end_alone(decision);
+  count_step(decision.committed);
 }
 
 at::Tensor Learner::some_inputs(int count) const {

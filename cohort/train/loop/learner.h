@@ -7,6 +7,7 @@
 // Threads: one. Failure: as the rooms below.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "cohort/data/loader.h"
 #include "cohort/engine/engine.h"
@@ -52,6 +53,10 @@ class Learner {
   void start_at(std::int64_t epoch, std::int64_t samples, std::int64_t step);
 
   StepResult train_step();
+  // After a rank was lost: the last step that was decided here, and whether the update of it is still to be counted.
+  std::int64_t decided() const { return step_ + (ends_here() ? 1 : 0); }
+  // Not a collective: ends the step under way by what its vote said (engine.h), with nobody's help.
+  void end_alone(const engine::Decision& decision);
   Evaluation evaluate();                    // config.data.test, sharded over the ranks
   at::Tensor some_inputs(int count) const;  // the first samples of the training set, as evaluation would see them
   void agree_on_buffers();
@@ -77,6 +82,8 @@ class Learner {
   data::Share share() const { return share_of(config_, train_->size(), comm_.size(), comm_.rank().value); }
   at::Tensor forward(const at::Tensor& inputs);  // logits in fp32, computed in config.precision
   double compute(const data::Batch& batch);      // forward and backward of all its micro-batches; returns the sum of losses
+  bool ends_here() const { return under_way_ && engine_->standing() == engine::Standing::decided; }
+  void count_step(bool committed);
 
   collective::Communicator& comm_;
   const TrainConfig config_;
@@ -94,6 +101,7 @@ class Learner {
   std::unique_ptr<data::Loader> loader_;
   std::int64_t steps_per_epoch_ = 0, total_ = 0, step_ = 0;
   data::Position position_;
+  std::optional<data::Position> under_way_;   // the step whose gradients are computed, until it is counted
   std::int64_t first_epoch_ = 0, first_ = 0;  // samples of that epoch that were gone before its step 0
   Yardstick* yardstick_ = nullptr;
   bool agreed_ = true;  // buffers are the same on all ranks

@@ -116,6 +116,25 @@ void stow(checkpoint::Snapshot& into, collective::Communicator& comm, Learner& l
   if (rank == 0 || engine.shards_state()) into.set_metadata(optimizer, {{"rule", engine.rule()->spec()}});
 }
 
+void stow(checkpoint::Snapshot& into, const Survivor& survivor, Learner& learner) {
+  auto& engine = learner.engine();
+  std::set<std::string> trained;
+  // Parameters in pieces at every stage: the lost rank may have been about to publish some, so that only their owners' are fresh.
+  const auto write = [&](int rank) {
+    return [&into, &survivor, rank](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first,
+                                    std::int64_t count, const at::Tensor& flat) {
+      const auto file = checkpoint::shard_file(state.empty() ? kModelGroup : kOptimizerGroup, rank, survivor.ranks);
+      into.add(file, run(state.empty() ? p : p + "/" + state, sizes, first, count, flat));
+    };
+  };
+  engine.each_shard(write(survivor.rank));
+  if (survivor.rank == (survivor.lost + 1) % survivor.ranks) engine.each_kept(write(survivor.lost));
+  if (!survivor.speaks) return;
+  for (const auto& name : engine.trained()) trained.insert(name);
+  for (const auto& [name, t] : replicated_tensors(learner, trained))
+    into.add(checkpoint::shard_file(kModelGroup, survivor.rank, survivor.ranks), whole(name, t.detach()));
+}
+
 void unstow(const checkpoint::Checkpoint& found, collective::Communicator& comm, Learner& learner, const std::set<std::string>& sharded) {
   auto& engine = learner.engine();
   const auto replicated = replicated_tensors(learner, sharded);

@@ -24,6 +24,14 @@ std::set<std::string> sharded_parameters(collective::Communicator& comm, Learner
 // What this rank writes.
 void stow(checkpoint::Snapshot& into, collective::Communicator& comm, Learner& learner, const std::set<std::string>& sharded);
 
+// What a survivor of a lost rank writes: its own runs of everything that is trained, those of the lost rank where it is its buddy, and
+// where it speaks for all also what is the same on every rank. Not a collective.
+struct Survivor {
+  int rank = 0, ranks = 1, lost = 0;
+  bool speaks = false;
+};
+void stow(checkpoint::Snapshot& into, const Survivor& survivor, Learner& learner);
+
 // Everything from the checkpoint into model and engine. Collective; rank 0's `found` is read where tensors are whole, else every rank's
 // own.
 void unstow(const checkpoint::Checkpoint& found, collective::Communicator& comm, Learner& learner, const std::set<std::string>& sharded);

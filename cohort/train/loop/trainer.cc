@@ -76,7 +76,16 @@ RunSummary Trainer::run() {
   Evaluation test;
   std::optional<Yardstick> yardstick;
   if (config_.observe.plan) learner_->measure_with(&yardstick.emplace());
-  while (!learner_->done()) train_epoch(chronicle, keeper, test);
+  try {
+    while (!learner_->done()) train_epoch(chronicle, keeper, test);
+  } catch (const Failure& failure) {
+    where_.doing("saving what the lost rank had");
+    const auto rescued = keeper.rescue(failure.error());
+    if (!rescued) throw;
+    throw Failure{{failure.kind(),
+                   fmt::format("{}; nothing is lost: {} has all that was learned, start the run again", failure.what(), rescued->path),
+                   failure.error().rank}};
+  }
   learner_->measure_with(nullptr);
   if (yardstick) chronicle.hold_against_plan(*yardstick);
   if (test.samples == 0) test = learner_->evaluate();

@@ -1,0 +1,291 @@
+// Buddy copies: whenever a rank is lost, the others have all of a step or nothing of it, the lost rank's part included.
+#include <array>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+
+#include "cohort/engine/testing.h"
+#include "cohort/nn/residency.h"
+
+namespace cohort::engine {
+namespace {
+
+using collective::Call;
+using collective::Communicator;
+using collective::Op;
+using collective::Piece;
+using testing::HasSubstr;
+using Counts = std::span<const std::size_t>;
+
+struct Leaves : std::exception {};  // torch carries it out of backward
+
+// Counts the operations of a step and goes in the middle of one of them, or does not hear the end of one.
+class Frail final : public Communicator {
+ public:
+  explicit Frail(Communicator& inner) : inner_(inner) {}
+  int dies_at = -1, deaf_at = -1, calls = 0, vote = -1;  // operations by number, of the step
+
+  Rank rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  Epoch epoch() const override { return inner_.epoch(); }
+  std::string_view transport() const override { return inner_.transport(); }
+  collective::Region allocate(std::size_t bytes, collective::Device device) override { return inner_.allocate(bytes, device); }
+  void all_reduce(Piece data, Op op, const Call& c) override {
+    through(c, [&] { inner_.all_reduce(data, op, c); });
+  }
+  void all_reduce(std::span<const Piece> pieces, Op op, const Call& c) override {
+    through(c, [&] { inner_.all_reduce(pieces, op, c); });
+  }
+  void reduce_scatter(Piece in, Piece out, Op op, const Call& c, Counts n) override {
+    through(c, [&] { inner_.reduce_scatter(in, out, op, c, n); });
+  }
+  void all_gather(Piece in, Piece out, const Call& c, Counts n) override {
+    through(c, [&] { inner_.all_gather(in, out, c, n); });
+  }
+  void broadcast(Piece data, Rank root, const Call& c) override {
+    through(c, [&] { inner_.broadcast(data, root, c); });
+  }
+  void all_to_all(Piece in, Piece out, const Call& c, Counts sends, Counts recvs) override {
+    through(c, [&] { inner_.all_to_all(in, out, c, sends, recvs); });
+  }
+  void reduce(Piece in, Piece out, Op op, Rank root, const Call& c) override { inner_.reduce(in, out, op, root, c); }
+  void gather(Piece in, Piece out, Rank root, const Call& c, Counts n) override { inner_.gather(in, out, root, c, n); }
+  void scatter(Piece in, Piece out, Rank root, const Call& c, Counts n) override { inner_.scatter(in, out, root, c, n); }
+  void barrier(const Call& c) override { inner_.barrier(c); }
+  void send(Piece data, Rank to, std::uint32_t tag, const Call& c) override { inner_.send(data, to, tag, c); }
+  void recv(Piece data, Rank from, std::uint32_t tag, const Call& c) override { inner_.recv(data, from, tag, c); }
+  collective::Message next(std::uint32_t first, std::uint32_t last, const Call& c) override { return inner_.next(first, last, c); }
+  std::unique_ptr<Communicator> split(int color, int key, const Call& c) override { return inner_.split(color, key, c); }
+  std::unique_ptr<Communicator> subset(std::span<const Rank> ranks, const Call& c) override { return inner_.subset(ranks, c); }
+  void abort(const Error& error) noexcept override { inner_.abort(error); }
+  collective::Moved moved(collective::Verb verb) const override { return inner_.moved(verb); }
+  std::string explain(Piece data, Op op) const override { return inner_.explain(data, op); }
+
+ private:
+  template <class Do>
+  void through(const Call& c, const Do& operation) {
+    const int now = calls++;
+    if (c.name == "the step's vote") vote = now;
+    if (now == dies_at) throw Leaves{};
+    operation();
+    if (now == deaf_at) throw_failure(Kind::peer_lost, "this rank did not hear the end of it");
+  }
+  Communicator& inner_;
+};
+
+Lesson guarded(int stage, int lanes = 0) {
+  Lesson lesson{.model = "gpt(vocab=11, context=5, d=16, heads=2, layers=1)", .rule = "adamw(lr=0.01)", .steps = 3, .rows = {2, 3, 2}};
+  lesson.weight_decay = 0.1;
+  lesson.options.clip_norm = 0.5;
+  lesson.options.lanes = lanes;
+  lesson.options.bucket = ByteSize{4096};
+  lesson.options.first_bucket = ByteSize{300};
+  lesson.options.strategy = fmt::format("zero(stage={}, op=sum, buddy=true)", stage);
+  return lesson;
+}
+
+// Everything that is trained, and its state, put together from runs of elements.
+using Whole = std::map<std::string, at::Tensor>;
+struct Collector {
+  std::mutex mutex;
+  Whole whole;
+  Engine::VisitShard visit() {
+    return [this](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first, std::int64_t count,
+                  const at::Tensor& flat) {
+      const std::lock_guard lock(mutex);
+      auto [place, fresh] = whole.try_emplace(p + "/" + state);
+      if (fresh) place->second = at::full({c10::multiply_integers(sizes)}, std::nan(""));
+      place->second.narrow(0, first, count).copy_(flat);
+    };
+  }
+};
+
+void expect_same(const Whole& found, const Whole& expected, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (const auto& [name, t] : expected) EXPECT_TRUE(at::equal(found.at(name), t)) << what << ": " << name;
+}
+
+// What all ranks together hold after each step, by step.
+std::vector<Whole> truth(int stage) {
+  std::vector<Collector> after(4);
+  Lesson lesson = guarded(stage);
+  lesson.after_finish = [&](const Context& c) { c.engine.each_shard(after[static_cast<std::size_t>(c.step)].visit()); };
+  learn(lesson);
+  std::vector<Whole> all;
+  for (auto& a : after) all.push_back(a.whole);
+  return all;
+}
+
+class Buddy : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(OfStage, Buddy, testing::Values(1, 2, 3), [](const auto& given) { return std::to_string(given.param); });
+
+TEST_P(Buddy, HoldsTheBitsOfTheRankBeforeItAfterEveryStep) {
+  for (const int lanes : {0, 2}) {
+    Lesson lesson = guarded(GetParam(), lanes);
+    std::array<Collector, 4> own, kept;
+    lesson.after_finish = [&](const Context& c) {
+      c.engine.each_shard(own[static_cast<std::size_t>(c.step)].visit());
+      c.engine.each_kept(kept[static_cast<std::size_t>(c.step)].visit());
+    };
+    learn(lesson);
+    for (std::size_t step = 1; step < own.size(); ++step) expect_same(kept[step].whole, own[step].whole, fmt::format("step {}", step));
+  }
+}
+
+TEST_P(Buddy, ChangesNoBitOfWhatIsLearned) {
+  Lesson lesson = guarded(GetParam());
+  const auto with = learn(lesson);
+  lesson.options.strategy = "all_reduce(op=sum)";
+  expect_same_bits(with, learn(lesson));
+}
+
+TEST_P(Buddy, AccumulatedStepsAreKeptToo) {
+  Lesson lesson = guarded(GetParam());
+  lesson.rows = {4, 4, 4};
+  lesson.micro = 2;
+  Collector own, kept;
+  lesson.after_finish = [&](const Context& c) {
+    c.engine.each_shard(own.visit());
+    c.engine.each_kept(kept.visit());
+  };
+  learn(lesson);
+  expect_same(kept.whole, own.whole, "accumulated");
+}
+
+TEST_P(Buddy, CostsAShardOfGradientsAStep) {
+  Lesson lesson = guarded(GetParam());
+  lesson.after_finish = [&](const Context& c) {
+    std::size_t psi = 0;
+    for (const auto& b : c.engine.buckets()) psi += b->bytes() / 4;
+    auto sent = static_cast<double>(c.comm.moved(collective::Verb::all_to_all).elements);
+    c.comm.all_reduce(collective::piece(std::span(&sent, 1)), Op::sum);
+    EXPECT_EQ(sent, static_cast<double>(psi) * c.step);
+  };
+  learn(lesson);
+}
+
+// A fresh engine in the place of the lost one gets everything back and goes on as if nothing had happened.
+TEST_P(Buddy, GivesBackWhatALostRankHad) {
+  constexpr int kLost = 1;
+  const Lesson plain = guarded(GetParam());
+  Lesson lesson = plain;
+  lesson.after_finish = [&](const Context& c) {
+    if (c.step != 2) return;
+    if (c.comm.rank() == Rank{kLost})  // what a fresh process would hold
+      c.engine.each_shard([](const auto&, const auto&, auto, auto, auto, const at::Tensor& flat) { at::Tensor(flat).fill_(-1); });
+    c.engine.take_back(Rank{kLost});
+  };
+  expect_same_bits(learn(lesson), learn(plain));
+}
+
+// Rank `lost` is lost in the `at`-th operation of the third step; rank `deaf` does not hear how its `deaf_at`-th ended.
+struct Accident {
+  int lost = 1, at = 0, deaf = -1, deaf_at = -1;
+};
+
+struct Operations {
+  int count = 0, vote = 0;
+};
+
+Operations of_the_third_step(int stage) {
+  Operations found;
+  collective::run_ranks(3, [&](Communicator& comm) {
+    Frail frail(comm);
+    Lesson lesson = guarded(stage);
+    lesson.after_finish = [&](const Context& c) {
+      if (c.step == 3 && comm.rank() == Rank{0}) found = {frail.calls, frail.vote};
+      frail.calls = 0;
+    };
+    learn_here(lesson, frail);
+  });
+  return found;
+}
+
+// Ranks as threads; those that survive say where they stand, end the step that one of them has heard decided, and show what they have.
+// Returns the step they stand at.
+int survive(int stage, const Accident& accident, Whole& found) {
+  Collector collector;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int said = 0, furthest = 0;
+  Decision decision;
+  collective::run_ranks(3, [&](Communicator& comm) {
+    Frail frail(comm);
+    int done = 0;
+    bool survived = false;
+    Lesson lesson = guarded(stage);
+    lesson.steps = 4;  // a rank may be lost after the last operation of the third
+    lesson.after_finish = [&](const Context& c) {
+      done = c.step;
+      if (c.step == 2) frail.calls = 0;
+      if (c.step == 2 && comm.rank() == Rank{accident.lost}) frail.dies_at = accident.at;
+      if (c.step == 2 && comm.rank() == Rank{accident.deaf}) frail.deaf_at = accident.deaf_at;
+    };
+    lesson.survived = [&](Engine& engine) {
+      survived = true;
+      const bool ended = engine.standing() == Standing::decided && done == 2;
+      std::unique_lock lock(mutex);
+      if (const int mine = done + (ended ? 1 : 0); mine > furthest) furthest = mine, decision = engine.decision();
+      ++said;
+      changed.notify_all();
+      ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(30), [&] { return said == 2; }));
+      lock.unlock();
+      if (done < furthest) engine.end_alone(decision);
+      engine.each_shard(collector.visit());
+      if (comm.rank().value == (accident.lost + 1) % 3) engine.each_kept(collector.visit());
+    };
+    try {
+      learn_here(lesson, frail);
+      EXPECT_TRUE(survived) << "rank " << comm.rank().value << " heard of nothing";
+    } catch (const Leaves&) {
+      EXPECT_EQ(comm.rank(), Rank{accident.lost});
+    }
+  });
+  found = std::move(collector.whole);
+  return furthest;
+}
+
+// Wherever in a step that is: in every operation of forward, backward, vote and update, and at the beginning of the next.
+TEST_P(Buddy, LosesNothingWhereverARankIsLost) {
+  const auto steps = truth(GetParam());
+  const int operations = of_the_third_step(GetParam()).count;
+  ASSERT_GT(operations, 6);
+  std::set<int> ends;
+  for (int at = 0; at < operations + 2; ++at)
+    for (const int lost : {0, 1}) {
+      Whole found;
+      const int end = survive(GetParam(), {.lost = lost, .at = at}, found);
+      ends.insert(end);
+      expect_same(found, steps[static_cast<std::size_t>(end)], fmt::format("rank {} lost in operation {} of {}", lost, at, operations));
+    }
+  EXPECT_THAT(ends, testing::ElementsAre(2, 3)) << "in some the step was decided, in others not";
+}
+
+TEST_P(Buddy, WhoMissedTheEndOfAVoteTakesItFromWhoHeardIt) {
+  const auto steps = truth(GetParam());
+  const int vote = of_the_third_step(GetParam()).vote;
+  Whole found;
+  EXPECT_EQ(survive(GetParam(), {.lost = 1, .at = vote + 1, .deaf = 0, .deaf_at = vote}, found), 3);
+  expect_same(found, steps[3], "the step was decided, and one survivor did not know");
+}
+
+TEST(Buddies, WhatCannotBeIsRefusedWithTheReason) {
+  collective::run_ranks(2, [](Communicator& comm) {
+    const at::Tensor w = at::ones({2}).requires_grad_(true);
+    const EngineOptions early{.strategy = "zero(stage=1, buddy=true)", .lanes = 0, .early_update = true};
+    EXPECT_THAT(failure_of([&] { Engine(comm, {{"w", w}}, early, optim::make("sgd")); }).what, HasSubstr("early_update"));
+    Engine engine(comm, {{"w", w}}, {.strategy = "zero(stage=1)", .lanes = 0}, optim::make("sgd"));
+    EXPECT_THAT(failure_of([&] { engine.end_alone({}); }).what, HasSubstr("buddy=true"));
+  });
+}
+
+TEST(Buddies, OfASingleRankAreNobody) {
+  Lesson lesson = guarded(3);
+  lesson.rows = {7};
+  const auto with = learn(lesson);
+  lesson.options.strategy = "all_reduce(op=sum)";
+  expect_same_bits(with, learn(lesson));
+}
+
+}  // namespace
+}  // namespace cohort::engine
