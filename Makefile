@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build bench bench-precision bench-plan format lint asan tsan fuzz clean setup
+.PHONY: help demo test build python test-python-all bench bench-precision bench-plan format lint asan tsan fuzz clean setup
 JOBS := $(shell nproc)
 BENCH_SIZES := 4,1KiB,64KiB,1MiB,16MiB,100MiB,256MiB
 BENCH_RANKS := 2 4
@@ -11,8 +11,8 @@ STILL := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 # configure(preset, folder): only when there is nothing yet, or another Python; CMake notices its own files by itself.
 define configure
-if [[ ! -f $(2)/build.ninja || build/python -nt $(2)/build.ninja ]]; then \
-  python=$$(<build/python); cmake --preset $(1) -DCOHORT_PYTHON="$${python/#none/}"; fi
+if [[ ! -f $(2)/build.ninja || build/python_path -nt $(2)/build.ninja ]]; then \
+  python=$$(<build/python_path); cmake --preset $(1) -DCOHORT_PYTHON="$${python/#none/}"; fi
 endef
 
 help: ## this list
@@ -30,6 +30,12 @@ build: setup ## build/bin/cohort, the libraries and the tests
 
 test: build ## build, then every test
 	@tools/test.sh
+
+python: setup ## the Python package into the Python that has torch (.venv): pip install .
+	@COHORT_CMAKE_DIR=build "$$(<build/python_path)" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps .
+
+test-python-all: build ## the Python package's tests, the long ones too
+	@COHORT_BUILD=build "$$(<build/python_path)" -m pytest -q tests/python
 
 bench: build ## all-reduce against Open MPI and Gloo, into build/bench/*.jsonl
 	@mkdir -p build/bench

@@ -5,7 +5,7 @@ tools/rooms.py            prints the picture as text
 tools/rooms.py --check    fails when an include points up or sideways, or when docs/rooms.svg is out of date
 tools/rooms.py --draw     writes docs/rooms.svg
 
-The layer of a room is the LAYER of its cohort_room(...) line. A room includes rooms of lower layers only, never a sibling.
+The layer of a room is the LAYER of its cohort_room(...) or cohort_module(...) line. A room includes rooms of lower layers only, never a sibling.
 cohort/cohort.h is the door for outside programs: it includes what it likes, and no room includes it.
 """
 import argparse
@@ -17,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SVG = ROOT / "docs" / "rooms.svg"
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]cohort/([^">]+)[">]')
-ROOM = re.compile(r"^\s*cohort_room\(\s*(\w+)\s+LAYER\s+(\d+)", re.MULTILINE)
+ROOM = re.compile(r"^\s*cohort_(?:room|module)\(\s*(\w+)\s+LAYER\s+(\d+)", re.MULTILINE)
 SUFFIXES = {".h", ".cc", ".inc", ".cu", ".cuh"}
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Brings what a target of the Makefile needs onto this machine: tools/setup.sh build|lint|fuzz|bench ...
 # System packages by apt-get, only those that are missing; `build` also sees to a Python with torch and writes its path to
-# build/python. A second run finds everything in place and takes a fraction of a second.
+# build/python_path. A second run finds everything in place and takes a fraction of a second.
 #   COHORT_PYTHON=/path/python   use this Python (torch 2.11 or newer) instead of making .venv
 #   COHORT_SETUP=skip            install nothing, take what the machine has
 set -euo pipefail
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 declare -A packages=(
   [build]="g++ cmake ninja-build ccache mold pkg-config libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libyaml-cpp-dev
-           libssl-dev libhwloc-dev zlib1g-dev libjpeg-dev libpng-dev libgtest-dev libgmock-dev libbenchmark-dev python3 python3-venv ca-certificates libopenmpi-dev openmpi-bin
+           libssl-dev libhwloc-dev zlib1g-dev libjpeg-dev libpng-dev libgtest-dev libgmock-dev libbenchmark-dev python3 python3-dev python3-venv ca-certificates libopenmpi-dev openmpi-bin
            dataset-fashion-mnist"
   [lint]="clang-format-14 clang-tidy-14"
   [fuzz]="clang-14 libclang-rt-14-dev"
@@ -66,7 +66,7 @@ PY
 }
 
 use_python() {
-  if [[ ! -f build/python || $(<build/python) != "$1" ]]; then echo "$1" >build/python; fi
+  if [[ ! -f build/python_path || $(<build/python_path) != "$1" ]]; then echo "$1" >build/python_path; fi
 }
 
 python_with_torch() {

@@ -53,10 +53,14 @@ def die_with_parent():
 
 
 def gloo(name):
-    """torch and torch.distributed, one thread, the process group open; None, after saying why, when they are missing."""
+    """torch and torch.distributed, one thread, the process group open; None, after saying why, when they are missing.
+    COHORT_CONTESTANT_BACKEND names another backend than gloo (bench/python_training.py)."""
+    backend = os.environ.get("COHORT_CONTESTANT_BACKEND", "gloo")
     try:
         import torch
         import torch.distributed as dist
+        if backend == "cohort":
+            import cohort  # noqa: F401: registers it
     except ImportError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return None
@@ -64,7 +68,7 @@ def gloo(name):
         print(f"{name}: this torch has no gloo", file=sys.stderr)
         return None
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group(backend)
     return torch, dist
 
 

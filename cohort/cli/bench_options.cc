@@ -34,7 +34,8 @@ void check(BenchOptions& o) {
   for (const auto& verb : o.verbs) check_word("verb", verb, verbs);
   for (const int n : o.ranks)
     if (n < 1 || n > 4096) throw_failure(Kind::usage, "-n {}: between 1 and 4096 ranks", n);
-  if (!collective::dtype_named(o.dtype)) throw_failure(Kind::usage, "--dtype {}: f16, bf16, f32, f64, i8, u8, i32, i64 or bool", o.dtype);
+  if (!collective::dtype_named(o.dtype))
+    throw_failure(Kind::usage, "--dtype {}: f16, bf16, f32, f64, i8, u8, i16, i32, i64 or bool", o.dtype);
   if (!collective::op_named(o.op)) throw_failure(Kind::usage, "--op {}: sum, average, min, max or product", o.op);
   if (!collective::reducible(*collective::dtype_named(o.dtype), *collective::op_named(o.op)))
     throw_failure(Kind::usage, "--op {} does not exist for --dtype {}", o.op, o.dtype);
@@ -74,7 +75,7 @@ std::optional<BenchOptions> parse_bench_options(int argc, char** argv) {
               [](std::string_view part) { return static_cast<int>(parse_int(trim(part))); });
   list_option(app, "--size,--sizes", o.sizes, "bytes of the largest buffer a rank holds, a list such as 4,1MiB,100MiB",
               [](std::string_view part) { return parse_bytes(part); });
-  app.add_option("--dtype", o.dtype, "f16 bf16 f32 f64 i8 u8 i32 i64 bool");
+  app.add_option("--dtype", o.dtype, "f16 bf16 f32 f64 i8 u8 i16 i32 i64 bool");
   app.add_option("--op", o.op, "sum average min max product");
   list_option(app, "--algorithm", o.algorithms, "rows of all_reduce to force, a list; the selector chooses when absent", word);
   list_option(app, "--buffers", o.buffers, "allocate: the communicator's own memory; any: ordinary memory; or both", word);

@@ -42,6 +42,7 @@ auto with_type(Dtype dtype, Body body) {
     case Dtype::i32: return body(std::int32_t{});
     case Dtype::i64: return body(std::int64_t{});
     case Dtype::boolean: return body(bool{});
+    case Dtype::i16: return body(std::int16_t{});
   }
   throw_failure(Kind::bug, "unknown dtype");
 }

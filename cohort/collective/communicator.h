@@ -89,12 +89,16 @@ class Communicator {
   virtual std::string explain(Piece data, Op op) const = 0;
 };
 
+class Arena;
+
 struct Options {
   Seconds timeout{300};        // for calls without a deadline
   Seconds warn_after{5};       // a wait longer than this names whom it waits for, once, in the log
   std::string algorithm;       // overrides the selector for every all-reduce
   bool canonical_only = true;  // `bits: same`; false lets the selector take rows that are not canonical
   std::string calibration;     // path of measured cost constants; empty: the built-in ones
+  // Where Regions come from. Communicators of one process that share an Arena use each other's Regions in place; none: one of its own.
+  std::shared_ptr<Arena> arena{};
 };
 
 // The own engine over a mesh of links (shared memory when the mesh shares it).

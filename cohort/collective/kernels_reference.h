@@ -71,6 +71,7 @@ inline Bits combine_reals(Dtype dtype, Op op, Bits a, Bits b) {
 
 inline std::int64_t as_signed(Dtype dtype, Bits x) {
   if (dtype == Dtype::i8) return static_cast<std::int8_t>(x);
+  if (dtype == Dtype::i16) return static_cast<std::int16_t>(x);
   if (dtype == Dtype::i32) return static_cast<std::int32_t>(x);
   return static_cast<std::int64_t>(x);  // i64, and u8, which is never negative here
 }

@@ -127,7 +127,7 @@ struct Case {
 class EveryDtype : public ::testing::TestWithParam<Dtype> {};
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryDtype,
                          ::testing::Values(Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64, Dtype::i8, Dtype::u8, Dtype::i32, Dtype::i64,
-                                           Dtype::boolean),
+                                           Dtype::boolean, Dtype::i16),
                          [](const auto& row) { return std::string(name_of(row.param)); });
 
 TEST_P(EveryDtype, ReducesToTheReferencesBitsForAnySourcesAndSize) {

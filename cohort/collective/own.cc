@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "cohort/base/trace.h"
 #include "cohort/collective/selector.h"
@@ -82,7 +83,7 @@ std::unique_ptr<Communicator> open(std::shared_ptr<net::Mesh> mesh, Options opti
     mesh->link(Rank{0}).recv(writable_bytes_of(terms), tag).wait(deadline);
   options.canonical_only = terms.canonical_only != 0;
   if (me != 0) options.calibration = terms.measured != 0 ? "a file of rank 0" : "";
-  auto arena = std::make_shared<Arena>(mesh->rank());
+  auto arena = options.arena ? std::exchange(options.arena, nullptr) : std::make_shared<Arena>(mesh->rank());
   auto own = std::make_unique<Own>(std::move(mesh), arena, std::make_shared<Tally>(), members, me, kWorldChannel, options,
                                    terms.calibration, static_cast<int>(terms.cores));
   own->connect(deadline);

@@ -11,7 +11,7 @@ struct DtypeRow {
 };
 // In the order of the enumerators.
 constexpr std::array<DtypeRow, kDtypes> kDtypeRows{
-    {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}, {"i8", 1}, {"u8", 1}, {"i32", 4}, {"i64", 8}, {"bool", 1}}};
+    {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}, {"i8", 1}, {"u8", 1}, {"i32", 4}, {"i64", 8}, {"bool", 1}, {"i16", 2}}};
 constexpr std::array<std::string_view, kOps> kOpNames{"sum", "average", "min", "max", "product"};
 constexpr std::array<std::string_view, 12> kVerbNames{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
                                                       "scatter",    "all_to_all",     "barrier",    "split",     "send",   "recv"};

@@ -12,8 +12,8 @@
 
 namespace cohort::collective {
 
-enum class Dtype : std::uint8_t { f16, bf16, f32, f64, i8, u8, i32, i64, boolean };
-inline constexpr int kDtypes = 9;
+enum class Dtype : std::uint8_t { f16, bf16, f32, f64, i8, u8, i32, i64, boolean, i16 };
+inline constexpr int kDtypes = 10;
 enum class Op : std::uint8_t { sum, average, min, max, product };
 inline constexpr int kOps = 5;
 enum class Verb : std::uint8_t {
@@ -66,6 +66,8 @@ template <>
 inline constexpr Dtype kDtypeOf<std::int8_t> = Dtype::i8;
 template <>
 inline constexpr Dtype kDtypeOf<std::uint8_t> = Dtype::u8;
+template <>
+inline constexpr Dtype kDtypeOf<std::int16_t> = Dtype::i16;
 template <>
 inline constexpr Dtype kDtypeOf<std::int32_t> = Dtype::i32;
 template <>

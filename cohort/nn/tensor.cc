@@ -28,6 +28,7 @@ constexpr std::array<TypeRow, collective::kDtypes> kTypes{{
     {at::kInt, Dtype::i32},
     {at::kLong, Dtype::i64},
     {at::kBool, Dtype::boolean},
+    {at::kShort, Dtype::i16},
 }};
 
 // Elements of a tensor of these sizes; refuses negative sizes and products beyond the address space.
@@ -48,7 +49,7 @@ collective::Dtype dtype_of(at::ScalarType type) {
   for (const TypeRow& row : kTypes) {
     if (row.torch == type) return row.dtype;
   }
-  throw_failure(Kind::usage, "collectives carry f16 bf16 f32 f64 i8 u8 i32 i64 bool, not torch's {}; convert the tensor first",
+  throw_failure(Kind::usage, "collectives carry f16 bf16 f32 f64 i8 u8 i16 i32 i64 bool, not torch's {}; convert the tensor first",
                 c10::toString(type));
 }
 

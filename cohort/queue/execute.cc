@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "cohort/collective/adasum.h"
 #include "cohort/queue/fusion.h"
 
 namespace cohort::queue {
@@ -63,6 +64,13 @@ void Executor::run_part(const Operation& o, const Part& part) {
 }
 
 void Executor::all_reduce(Operation& o) {
+  if (o.adasum) {
+    for (const Part& part : o.parts) {
+      copy(part.in, target(part));
+      collective::adasum(comm_, target(part), call_of(o));
+    }
+    return;
+  }
   const Signature signature = signature_of(o);
   if (o.parts.size() > 1 && fusible(signature) && queue::bytes_of(signature) <= kPackBytes) {
     const Member member{&o, &signature, o.name};

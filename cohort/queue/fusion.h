@@ -10,7 +10,8 @@
 
 namespace cohort::queue {
 
-// Whether this may share a buffer at all: an all-reduce of cpu parts that all have one dtype.
+// Whether this may share a buffer at all: an all-reduce of cpu parts that all have one dtype, and no Adasum (its coefficients are per
+// tensor).
 bool fusible(const Signature& signature);
 
 // Indices of `ready`, unit by unit, in order of each unit's first member. A unit takes every later operation that fits its kind and

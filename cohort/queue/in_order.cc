@@ -24,6 +24,7 @@ class InOrderLane final : public Lane {
     while (!shift_over(shift, busy)) {
       const auto ticket = next();
       const Span span{name_of(ticket->operation.verb), ticket->name};
+      tell({Event::What::started, ticket->name, ticket->operation.verb});
       Result result;
       auto error = attempt([&] { result = executor_.run(ticket->operation); });
       land(ticket, std::move(result), std::move(error));

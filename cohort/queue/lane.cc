@@ -32,6 +32,7 @@ void Lane::start() {
 
 std::shared_ptr<Ticket> Lane::submit(Operation operation) {
   check(operation, comm_->rank(), comm_->size());
+  const Verb verb = operation.verb;
   std::shared_ptr<Ticket> ticket;
   {
     std::lock_guard lock(mutex_);
@@ -41,6 +42,7 @@ std::shared_ptr<Ticket> Lane::submit(Operation operation) {
                     operation.name);
     }
     ticket = flights_.open(std::move(operation), Clock::now());
+    tell({Event::What::submitted, ticket->name, verb});  // under the lock: nobody can start it before
     accept(ticket);
   }
   announce();
@@ -74,6 +76,18 @@ Result Lane::wait(const std::shared_ptr<Ticket>& ticket, Deadline deadline) {
     if (deadline.passed()) break;
   }
   return ticket->outcome();
+}
+
+bool Lane::help(const std::shared_ptr<Ticket>& ticket, Deadline look_up) {
+  while (!ticket->done() && !look_up.passed()) {
+    if (!take_wheel(ticket)) {
+      ticket->sleep(look_up, patience_);
+      continue;
+    }
+    turn({.until = ticket.get(), .look_up = look_up});
+    leave_wheel(true);
+  }
+  return ticket->done();
 }
 
 void Lane::abort(const Error& error) noexcept {
@@ -161,7 +175,7 @@ void Lane::turn(const Shift& shift) noexcept {
 }
 
 bool Lane::shift_over(const Shift& shift, bool& busy) {
-  if (shift.until != nullptr) return shift.until->done();
+  if (shift.until != nullptr) return shift.until->done() || shift.look_up.passed();
   std::lock_guard lock(mutex_);
   const bool calm = flights_.count() == 0;
   if (closing_) return calm || drain_until_.passed();
@@ -175,6 +189,7 @@ void Lane::land(const std::shared_ptr<Ticket>& ticket, Result result, std::optio
     std::lock_guard lock(mutex_);
     flights_.land(ticket, Clock::now());
   }
+  tell({Event::What::landed, ticket->name, ticket->operation.verb});
   ticket->finish(std::move(result), std::move(error));
 }
 

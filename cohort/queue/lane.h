@@ -25,6 +25,7 @@ class Lane {
   std::shared_ptr<Ticket> submit(Operation operation);
   std::shared_ptr<Ticket> join();
   Result wait(const std::shared_ptr<Ticket>& ticket, Deadline deadline);
+  bool help(const std::shared_ptr<Ticket>& ticket, Deadline look_up);
   void abort(const Error& error) noexcept;
   void close() noexcept;  // drains, then ends the thread, in bounded time
   collective::Communicator& communicator() const { return *comm_; }
@@ -33,6 +34,7 @@ class Lane {
   // How long to hold the wheel.
   struct Shift {
     const Ticket* until = nullptr;  // a waiter: until this is done. The lane thread: until nothing is in flight
+    Deadline look_up{};             // a waiter with other things to do: until then at the latest, but for a verb under way
     bool listen = false;            // the lane thread, when all is calm: until something was in flight and is done
   };
 
@@ -46,6 +48,9 @@ class Lane {
 
   // ---- holder of the wheel only
   bool shift_over(const Shift& shift, bool& busy);
+  void tell(const Event& event) const {
+    if (options_.watch) options_.watch(event);
+  }
   void land(const std::shared_ptr<Ticket>& ticket, Result result, std::optional<Error> error);
   // Runs `verbs`; its usage error is the tickets' own, anything worse is told to the peers and thrown on.
   template <class Verbs>

@@ -48,13 +48,15 @@ std::uint8_t byte_of(Enum value) {
   return static_cast<std::uint8_t>(value);
 }
 
+constexpr std::uint8_t kSizesAsked = 1, kAdasum = 2;  // flags of a signature
+
 void put(Writer& out, const Signature& s) {
   out.number(byte_of(s.verb));
   out.number(byte_of(s.op));
   out.rank(s.root);
   out.real(s.prescale);
   out.real(s.postscale);
-  out.number<std::uint8_t>(s.sizes_asked ? 1 : 0);
+  out.number(static_cast<std::uint8_t>((s.sizes_asked ? kSizesAsked : 0) | (s.adasum ? kAdasum : 0)));
   out.length(s.parts.size());
   for (const PartSignature& part : s.parts) {
     out.number(byte_of(part.dtype));
@@ -71,10 +73,13 @@ Signature get_signature(Reader& in) {
   s.root = in.rank();
   s.prescale = in.real();
   s.postscale = in.real();
-  s.sizes_asked = in.number<std::uint8_t>() != 0;
+  const auto flags = in.number<std::uint8_t>();
+  if (flags > (kSizesAsked | kAdasum)) throw_failure(Kind::corrupt, "a queue message has the unknown flags {}", flags);
+  s.sizes_asked = (flags & kSizesAsked) != 0;
+  s.adasum = (flags & kAdasum) != 0;
   s.parts.resize(in.length(6));
   for (PartSignature& part : s.parts) {
-    part.dtype = in.word(Dtype::boolean, "dtype");
+    part.dtype = in.word(Dtype::i16, "dtype");
     part.device = in.word(Device::cuda, "device");
     part.shape.resize(in.length(8));
     for (auto& length : part.shape) length = static_cast<std::int64_t>(in.number<std::uint64_t>());

@@ -14,6 +14,7 @@ Signature sample() {
           .prescale = 0.5,
           .postscale = -2.0,
           .sizes_asked = true,
+          .adasum = true,
           .parts = {{Dtype::bf16, Device::cpu, {kAnyLength, 7}}, {Dtype::boolean, Device::cuda, {}}}};
 }
 

@@ -21,7 +21,7 @@ class NegotiatedLane final : public Lane {
   NegotiatedLane(std::unique_ptr<collective::Communicator> communicator, QueueOptions options)
       : Lane(std::move(communicator), std::move(options)) {
     if (comm_->rank() != kCoordinator) return;
-    const Rules rules{options_.fusion_bytes, options_.warn_after, options_.shutdown_after};
+    const Rules rules{options_.fusion_bytes, options_.warn_after, options_.shutdown_after, options_.spoken};
     coordinator_.emplace(comm_->size(), rules, options_.cache_names);
   }
 
@@ -43,7 +43,7 @@ class NegotiatedLane final : public Lane {
   void work(const Shift& shift) override;
   bool flush();
   bool lie_down();
-  std::optional<net::Message> listen();
+  std::optional<net::Message> listen(Deadline look_up);
   void hear(const net::Message& message);
   void answer(const std::optional<Response>& response);
   void obey(const Response& response);
@@ -111,7 +111,7 @@ void NegotiatedLane::work(const Shift& shift) {
     if (flush()) continue;  // answering may have taken long: look again
     if (shift_over(shift, busy)) return;
     if (!lie_down()) continue;
-    if (const auto message = listen())
+    if (const auto message = listen(shift.look_up))
       hear(*message);
     else if (coordinator_)
       answer(coordinator_->look(Clock::now()));
@@ -147,11 +147,11 @@ bool NegotiatedLane::lie_down() {
 }
 
 // The next message; nullopt when it is time to look at the clock.
-std::optional<net::Message> NegotiatedLane::listen() {
-  Deadline until;
+std::optional<net::Message> NegotiatedLane::listen(Deadline look_up) {
+  Deadline until = look_up;
   {
     std::lock_guard lock(mutex_);
-    if (closing_) until = drain_until_;
+    if (closing_) until = until.sooner(drain_until_);
   }
   if (coordinator_) {
     if (const auto look = coordinator_->next_look()) until = until.sooner(Deadline{*look});
@@ -189,6 +189,7 @@ void NegotiatedLane::answer(const std::optional<Response>& response) {
 
 void NegotiatedLane::obey(const Response& response) {
   const auto units = learn(response);
+  tell({Event::What::cycle});
   for (std::size_t i = 0; i < units.size(); ++i) obey(response.rulings[i].verdict, units[i]);
 }
 
@@ -251,6 +252,7 @@ void NegotiatedLane::run(const Unit& unit) {
   }
   const Signature& first = *members.front().signature;
   const Span span{name_of(first.verb), members.front().name};
+  for (const Member& member : members) tell({Event::What::started, member.name, first.verb});
   Result result;
   const auto error = attempt([&] {
     if (members.size() > 1) return executor_.run_packed(members);

@@ -21,6 +21,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 std::string_view objection_to_join(const Signature& signature) {
   if (signature.verb == Verb::barrier) return {};
   if (signature.verb != Verb::all_reduce) return "it needs data from every rank";
+  if (signature.adasum) return "Adasum has no place for the zeros of a joined rank";
   if (signature.op != Op::sum && signature.op != Op::average) return "the zeros of a joined rank would change its result";
   return {};
 }
@@ -49,7 +50,7 @@ void Negotiator::submit(Rank from, const std::string& name, const Signature& sig
   pending.has[rank] = true;
   ++pending.count;
   if (pending.problem.empty() && pending.first != from) {
-    pending.problem = mismatch(name, pending.first, pending.signature, from, signature).value_or("");
+    pending.problem = mismatch(name, called(pending.first.value), pending.signature, called(from.value), signature).value_or("");
   }
   if (!settle(pending)) return;
   pending_.erase(known->second);
@@ -103,6 +104,8 @@ std::optional<Clock::time_point> Negotiator::next_look() const {
   return next ? std::min(*next, warning) : warning;
 }
 
+Rank Negotiator::called(int rank) const { return rules_.spoken.empty() ? Rank{rank} : rules_.spoken[static_cast<std::size_t>(rank)]; }
+
 bool Negotiator::covered(const Pending& pending) const {
   if (pending.count == ranks_) return true;
   return pending.count + joined_count_ >= ranks_ && missing(pending).empty();
@@ -122,7 +125,7 @@ bool Negotiator::settle(Pending& pending) {
     if (left_count_ == 0) return false;
     for (const int r : missing(pending)) {
       if (!left_[static_cast<std::size_t>(r)]) continue;
-      refuse(pending, Kind::aborted, fmt::format("rank {} has shut its queue down without submitting '{}'", r, pending.name));
+      refuse(pending, Kind::aborted, fmt::format("rank {} has shut its queue down without submitting '{}'", called(r).value, pending.name));
       return true;
     }
     return false;
@@ -133,7 +136,7 @@ bool Negotiator::settle(Pending& pending) {
   } else if (!why_not.empty()) {
     std::vector<int> absent;
     for (int r = 0; r < ranks_; ++r) {
-      if (!pending.has[static_cast<std::size_t>(r)]) absent.push_back(r);
+      if (!pending.has[static_cast<std::size_t>(r)]) absent.push_back(called(r).value);
     }
     refuse(pending, Kind::usage,
            fmt::format("{} is not supported with join: {} joined before '{}', and {}; submit it on every rank before any joins",
@@ -185,7 +188,7 @@ std::string Negotiator::stall_report(Clock::time_point now, Seconds after) const
   std::map<int, std::vector<std::string>> waiting_for;
   for (const auto& [age, pending] : pending_) {
     if (now < later(pending.since, after)) break;
-    for (const int r : missing(pending)) waiting_for[r].push_back(pending.name);
+    for (const int r : missing(pending)) waiting_for[called(r).value].push_back(pending.name);
   }
   std::string text = fmt::format(
       "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks "
@@ -195,7 +198,7 @@ std::string Negotiator::stall_report(Clock::time_point now, Seconds after) const
   text += "\nLast submitted:";
   for (int r = 0; r < ranks_; ++r) {
     const std::string& last = last_[static_cast<std::size_t>(r)];
-    text += fmt::format("\n{}: {}", r, last.empty() ? "nothing yet" : last);
+    text += fmt::format("\n{}: {}", called(r).value, last.empty() ? "nothing yet" : last);
   }
   return text;
 }

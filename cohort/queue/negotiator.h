@@ -23,7 +23,8 @@ namespace cohort::queue {
 struct Rules {
   std::size_t fusion_bytes = 0;
   Seconds warn_after{5};
-  Seconds shutdown_after{0};  // 0: never
+  Seconds shutdown_after{0};   // 0: never
+  std::vector<Rank> spoken{};  // what people call the ranks; empty: by their numbers here
 };
 
 struct Named {
@@ -72,6 +73,7 @@ class Negotiator {
   void settle_all();
   void refuse(const Pending& pending, Kind kind, std::string text);
   void look_for_stalls(Clock::time_point now);
+  Rank called(int rank) const;
   std::string stall_report(Clock::time_point before, Seconds after) const;
 
   const int ranks_;

@@ -207,6 +207,15 @@ TEST(Negotiator, FusesWhatBecameReadyTogether) {
   EXPECT_THAT(names(verdicts[0]), ElementsAre("a", "b", "c"));
 }
 
+TEST(Negotiator, CallsRanksByTheNumbersPeopleKnow) {
+  Negotiator negotiator(2, {.fusion_bytes = 0, .spoken = {Rank{5}, Rank{7}}});
+  negotiator.submit(Rank{0}, "a", reduce_of(4), kStart);
+  negotiator.submit(Rank{1}, "a", reduce_of(3), kStart);
+  const auto verdicts = negotiator.take(kStart);
+  ASSERT_THAT(verdicts, SizeIs(1));
+  EXPECT_THAT(verdicts[0].text, HasSubstr("rank 5 has [4], rank 7 has [3]"));
+}
+
 TEST(Negotiator, OneRankAloneNeedsNobody) {
   Negotiator negotiator(1, kPlain);
   negotiator.submit(Rank{0}, "a", reduce_of(4), kStart);

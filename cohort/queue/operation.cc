@@ -42,6 +42,7 @@ struct Inspection {
     if (!verb_is({all_reduce, reduce_scatter, reduce})) {
       require(operation.prescale == 1.0 && operation.postscale == 1.0, "only reductions scale; leave prescale and postscale at 1");
     }
+    require(!operation.adasum || (verb_is({all_reduce}) && operation.op == Op::sum), "Adasum is a way to all_reduce, in place of an op");
     require(!operation.allocate || verb_is({all_gather, all_to_all}), "only all_gather and all_to_all ask for memory; give out pieces");
   }
 
@@ -79,6 +80,7 @@ struct Inspection {
     shape(p);
     if (verb_is({all_reduce, reduce_scatter, reduce})) {
       require(reducible(p.in.dtype, operation.op), "{} cannot be reduced by {}", name_of(p.in.dtype), name_of(operation.op));
+      require(!operation.adasum || p.in.dtype <= Dtype::f64, "Adasum combines real numbers, not {}", name_of(p.in.dtype));
     }
     if (!in_place)
       require(p.in.dtype == p.out.dtype || p.in.data == nullptr, "in is {} and out is {}", name_of(p.in.dtype), name_of(p.out.dtype));

@@ -35,6 +35,7 @@ struct Operation {
   std::vector<Part> parts{};
   Op op = Op::sum;
   Rank root{};
+  bool adasum = false;  // all_reduce by Adasum (collective/adasum.h) instead of op, which stays sum; each part by itself
   double prescale = 1.0;
   double postscale = 1.0;
   // all_gather and all_to_all whose received sizes only the peers know: called on the lane once per part, gives memory for `count`

@@ -33,6 +33,11 @@ Result Queue::wait(const Handle& handle, Deadline deadline) const {
   return lane_->wait(handle.ticket_, deadline);
 }
 
+bool Queue::help(const Handle& handle, Deadline look_up) const {
+  if (!handle) throw_failure(Kind::usage, "an empty handle belongs to no operation");
+  return lane_->help(handle.ticket_, look_up);
+}
+
 void Queue::abort(const Error& error) noexcept { lane_->abort(error); }
 
 }  // namespace cohort::queue

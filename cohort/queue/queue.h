@@ -20,6 +20,14 @@ namespace cohort::queue {
 
 enum class Mode : std::uint8_t { in_order, negotiated };
 
+// One moment in the life of an operation on this rank, for timelines. The names are borrowed until the call returns.
+struct Event {
+  enum class What : std::uint8_t { submitted, started, landed, cycle };  // cycle: rank 0 has spoken; no name
+  What what = What::cycle;
+  std::string_view name{};
+  Verb verb = Verb::barrier;
+};
+
 // fusion_bytes, cache_names and the stall times matter on rank 0, which decides for all.
 struct QueueOptions {
   Mode mode = Mode::in_order;
@@ -29,6 +37,9 @@ struct QueueOptions {
   Seconds shutdown_after{0};         // and ends the queue on every rank after this; 0: never
   Seconds name_window{0.005};        // an unobserved outcome keeps its name this long
   Seconds drain{2};                  // how long destruction waits for what is in flight
+  std::vector<Rank> spoken{};        // what the ranks are called in reports and refusals (a process set: their numbers in the world)
+  // What happens to operations, as it happens, on any thread. It must not throw, nor call the queue.
+  std::function<void(const Event&)> watch{};
   std::function<void(const std::string&)> report{};  // stall reports, on rank 0's lane; empty: the log
 };
 
@@ -51,6 +62,9 @@ class Queue {
   bool poll(const Handle& handle) const;
   // The outcome, as often as asked. Kind::timeout when the deadline passes first: the operation goes on.
   Result wait(const Handle& handle, Deadline deadline = {}) const;
+  // For callers that must look up now and then (signals): works for the operation as wait() without a deadline does, until it is done or
+  // `look_up` has passed; a verb under way is finished first. Says whether it is done; the outcome is wait()'s to tell.
+  bool help(const Handle& handle, Deadline look_up) const;
   void abort(const Error& error) noexcept;
 
  private:

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <mutex>
 #include <numeric>
 #include <random>
 
@@ -66,6 +67,19 @@ TEST_P(BothModes, ScalesAreApplied) {
     o.postscale = 10;
     queue.wait(queue.submit(std::move(o)), done());
     EXPECT_THAT(data, Each(30.0f));
+  });
+}
+
+TEST_P(BothModes, AdasumAveragesWhatIsParallelPartByPart) {
+  run_queues(3, options(), [](Queue& queue) {
+    std::vector<float> same(8, 3.0f), own(3, 0.0f);
+    own[static_cast<std::size_t>(queue.rank().value)] = 5.0f;
+    Operation o = all_reduce_of(same, "x");
+    o.parts.push_back({.in = collective::piece(std::span<float>(own))});
+    o.adasum = true;
+    queue.wait(queue.submit(std::move(o)), done());
+    EXPECT_THAT(same, Each(testing::FloatEq(3.0f)));
+    EXPECT_THAT(own, Each(testing::FloatEq(5.0f)));
   });
 }
 
@@ -266,6 +280,38 @@ TEST(NegotiatedQueue, AnyOrdersGiveTheBitsOfThePlainVerbFusedOrNotCachedOrNot) {
       EXPECT_TRUE(same_bits(fused[r], tiny[r])) << "a small buffer changed the bits, seed " << seed;
     }
   }
+}
+
+TEST(NegotiatedQueue, HelpLooksUpInTimeAndTheOperationGoesOn) {
+  run_queues(2, {.mode = Mode::negotiated}, [](Queue& queue) {
+    std::vector<float> data(4, 1.0f);
+    Handle handle;
+    if (queue.rank() == Rank{0}) {
+      handle = queue.submit(all_reduce_of(data, "late"));
+      EXPECT_FALSE(queue.help(handle, Deadline::in(20ms)));
+    }
+    queue.wait(queue.submit({.verb = Verb::barrier, .name = "rank 0 has looked up"}), soon());
+    if (!handle) handle = queue.submit(all_reduce_of(data, "late"));
+    while (!queue.help(handle, Deadline::in(20ms))) {
+    }
+    queue.wait(handle, soon());
+    EXPECT_THAT(data, Each(2.0f));
+  });
+}
+
+TEST(NegotiatedQueue, WatchersSeeEachMomentOfAnOperationInOrder) {
+  std::mutex mutex;
+  std::vector<Event::What> seen;
+  QueueOptions options{.mode = Mode::negotiated};
+  options.watch = [&](const Event& event) {
+    std::lock_guard lock(mutex);
+    if (event.name == "x") seen.push_back(event.what);
+  };
+  run_queues(1, options, [](Queue& queue) {
+    std::vector<float> data(4, 1.0f);
+    queue.wait(queue.submit(all_reduce_of(data, "x")), soon());
+  });
+  EXPECT_THAT(seen, ElementsAre(Event::What::submitted, Event::What::started, Event::What::landed));
 }
 
 TEST(NegotiatedQueue, ABarrierCompletesWhileAnUnmatchedOperationIsPending) {

@@ -16,7 +16,10 @@ std::size_t PartSignature::count() const {
 }
 
 Signature signature_of(const Operation& operation) {
-  Signature s{operation.verb, operation.op, operation.root, operation.prescale, operation.postscale, operation.allocate != nullptr, {}};
+  Signature s{operation.verb,      operation.op,
+              operation.root,      operation.prescale,
+              operation.postscale, operation.allocate != nullptr,
+              operation.adasum,    {}};
   const bool lengths_differ = operation.verb == Verb::all_gather || operation.verb == Verb::gather || operation.verb == Verb::scatter ||
                               operation.verb == Verb::all_to_all;
   for (const Part& part : operation.parts) {
@@ -90,7 +93,8 @@ std::optional<std::string> mismatch(std::string_view name, Rank one, const Signa
   for (std::size_t i = 0; i < left.parts.size(); ++i) {
     if (auto text = part_mismatch(sides, left.verb, left.parts[i], right.parts[i])) return text;
   }
-  if (left.op != right.op) return sides.text("reduction operations", "used the op", name_of(left.op), name_of(right.op));
+  const auto op = [](const Signature& s) { return s.adasum ? std::string_view("adasum") : name_of(s.op); };
+  if (op(left) != op(right)) return sides.text("reduction operations", "used the op", op(left), op(right));
   if (left.root != right.root) {
     const auto head = fmt::format("{} root ranks", spoken(left.verb));
     return sides.text(head, "specified root rank", std::to_string(left.root.value), std::to_string(right.root.value));

@@ -30,6 +30,7 @@ struct Signature {
   double prescale = 1.0;
   double postscale = 1.0;
   bool sizes_asked = false;  // the received sizes are exchanged first (Operation::allocate)
+  bool adasum = false;       // combined by Adasum; op is then sum
   std::vector<PartSignature> parts{};
   bool operator==(const Signature&) const = default;
 };

@@ -11,8 +11,8 @@ namespace cohort::collective {
 using Buffer = std::vector<std::byte>;
 
 inline const std::vector<Dtype>& every_dtype() {
-  static const std::vector<Dtype> all{Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64,    Dtype::i8,
-                                      Dtype::u8,  Dtype::i32,  Dtype::i64, Dtype::boolean};
+  static const std::vector<Dtype> all{Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64,     Dtype::i8,
+                                      Dtype::u8,  Dtype::i32,  Dtype::i64, Dtype::boolean, Dtype::i16};
   return all;
 }
 inline const std::vector<Op>& every_op() {

@@ -1,0 +1,15 @@
+// What the module _core is made of: each function adds one part of the package to it.
+// Threads: called once, at import, with the GIL. To add a part: a bind_*.cc, a line here, a call in module.cc, its lines in _core.pyi.
+#pragma once
+
+namespace pybind11 {
+class module_;
+}
+
+namespace cohort::python {
+
+void bind_errors(pybind11::module_& m);         // Failure becomes ValueError or HorovodInternalError
+void bind_engine(pybind11::module_& m);         // what cohort.torch stands on
+void bind_process_group(pybind11::module_& m);  // torch.distributed's backend "cohort"
+
+}  // namespace cohort::python

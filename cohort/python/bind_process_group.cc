@@ -1,0 +1,61 @@
+// What python/cohort/distributed.py sees of the c10d backend.
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <cstdlib>
+
+#include "cohort/base/config.h"
+#include "cohort/collective/calibrated.h"
+#include "cohort/python/allocator.h"
+#include "cohort/python/bind.h"
+#include "cohort/python/process_group.h"
+
+namespace py = pybind11;
+
+namespace cohort::python {
+namespace {
+
+// COHORT_TRANSPORT, COHORT_ALGORITHM ... as cohort::init reads them; what torch was told wins over COHORT_TIMEOUT.
+JobOptions options_from_environment(double timeout) {
+  JobOptions options;
+  Config(options).read_environment("COHORT_", [](const char* name) -> const char* {
+    const char* const value = std::getenv(name);
+    return value == nullptr || *value == 0 ? nullptr : value;
+  });
+  if (options.calibration.empty()) options.calibration = collective::usual_calibration_folder();
+  options.timeout = Seconds{timeout};
+  options.start_timeout = Seconds{timeout};
+  return options;
+}
+
+c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, double timeout, std::string name,
+                                         std::string address, std::vector<int64_t> global_ranks) {
+  StoreJoin how{store, rank, size, std::move(name), std::move(address), raising([&] { return options_from_environment(timeout); })};
+  return c10::make_intrusive<ProcessGroupCohort>(std::move(how), std::move(global_ranks));
+}
+
+at::Tensor shared_tensor(const std::vector<int64_t>& sizes, at::ScalarType type) {
+  return raising([&] { return SharedPool::instance().tensor(sizes, type); });
+}
+
+py::dict pool_stats() {
+  const auto stats = SharedPool::instance().stats();
+  py::dict all;
+  all["in_use"] = stats.in_use;
+  all["cached"] = stats.cached;
+  all["peak"] = stats.peak;
+  return all;
+}
+
+}  // namespace
+
+void bind_process_group(py::module_& m) {
+  m.def("_create_process_group", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
+        py::arg("address"), py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
+  m.def("_shutdown_process_groups", &shutdown_all_groups);
+  m.def("_shared_tensor", &shared_tensor, py::arg("sizes"), py::arg("dtype"));
+  m.def("_shared_pool_stats", &pool_stats);
+  m.def("_serve_large_tensors", &serve_large_tensors, py::arg("threshold"));
+}
+
+}  // namespace cohort::python

@@ -1,0 +1,112 @@
+// The Engine is this process's part in a job as hvd's users see it: made by init(), ended by shutdown(), as often as wanted.
+//
+//   world        the job; ranks and sizes are its
+//   process sets number 0 is all ranks; each has its own communicator and its own negotiated queue, so sets never wait for each other
+//   handles      numbers that stand for operations under way; they end with take(), or with shutdown(), which is harmless
+//
+// Owner: the module, one for the process (a forked child has none). Threads: any; nothing here needs the GIL.
+// Failure: Kind::usage for wrong use, also before init(); else what the queue says.
+#pragma once
+#include <sys/types.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cohort/python/request.h"
+#include "cohort/python/timeline.h"
+#include "cohort/queue/queue.h"
+#include "cohort/train/job.h"
+
+namespace cohort::python {
+
+using HandleId = std::int64_t;
+
+struct EngineSettings {
+  std::vector<int> ranks{};              // the world is these ranks of the job; empty: all
+  std::vector<std::vector<int>> sets{};  // process sets from the start, numbered from 1
+  queue::QueueOptions queue{};
+};
+
+// One process set. Constant after construction but for what names the nameless, which the engine's mutex guards.
+struct ProcessSet {
+  std::vector<Rank> ranks;              // by their number in the world
+  Rank mine = kNoRank;                  // this rank's number in the set
+  std::unique_ptr<queue::Queue> queue;  // none where this rank is not a member
+  std::map<queue::Verb, std::uint64_t> unnamed{};
+  std::uint64_t joins = 0;
+};
+
+// What take() gives.
+struct Landing {
+  Tensors tensors;
+  std::vector<std::vector<std::int64_t>> rows;  // per tensor: rows that came from each rank (gathering operations)
+  int last_joined = -1;
+};
+
+class Engine {
+ public:
+  Engine();
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void init(const EngineSettings& settings);  // nothing to do when there is a world already
+  void shutdown();
+  bool initialized() const;
+  int rank() const;
+  int size() const;
+  int local_rank() const;
+  int local_size() const;
+  std::vector<std::string> hosts() const;  // by rank
+
+  int add_set(const std::vector<int>& ranks);  // on every rank, alike
+  bool remove_set(int id);                     // on every rank, alike; false: there is no such set
+  std::map<int, std::vector<int>> sets() const;
+  std::shared_ptr<ProcessSet> member(int set, std::string_view verb) const;  // Kind::usage where this rank is not in it
+
+  // `name` is what the user calls it; empty: the n-th of its verb on this set.
+  HandleId submit(int set, Request request, const std::string& name);
+  HandleId join();
+  bool poll(HandleId id) const;
+  // Works for it until it is done or `look_up`: whether there is nothing more to wait for.
+  bool help(HandleId id, Deadline look_up) const;
+  std::optional<Landing> take(HandleId id);  // ends the handle; nothing when there is none of this number
+
+  void start_timeline(const std::string& path, bool mark_cycles);  // on rank 0; the others have nothing to do
+  void stop_timeline();
+
+ private:
+  struct World;
+  struct Entry {
+    std::shared_ptr<ProcessSet> set;
+    queue::Handle handle;
+    std::shared_ptr<Flight> flight;
+    bool joins = false;
+  };
+  std::shared_ptr<World> world() const;
+  void leave(std::shared_ptr<World> world);
+  std::optional<Entry> find(HandleId id) const;
+  HandleId remember(Entry entry);
+  std::shared_ptr<ProcessSet> open_set(World& world, const std::vector<int>& ranks) const;
+
+  mutable Timeline timeline_;
+  mutable std::mutex mutex_;
+  std::mutex sets_mutex_;  // one change of the sets at a time; taken before mutex_
+
+  // ---- guarded by mutex_
+  std::shared_ptr<World> world_;
+  std::shared_ptr<World> bystander_;  // this rank's links while it is left out of a world of some ranks
+  std::unordered_map<HandleId, Entry> entries_;
+  HandleId next_ = 0;
+  pid_t owner_ = 0;
+};
+
+// The one of this process.
+Engine& engine();
+
+}  // namespace cohort::python

@@ -1,0 +1,13 @@
+// The extension module cohort._core.
+#include <pybind11/pybind11.h>
+
+#include "cohort/python/bind.h"
+
+PYBIND11_MODULE(_core, m) {
+  m.doc() = "Cohort's engine for Python: what cohort.torch and the torch.distributed backend 'cohort' stand on.";
+  m.attr("__version__") = COHORT_VERSION;
+  m.attr("torch_version") = COHORT_TORCH_VERSION;  // what it was built against
+  cohort::python::bind_errors(m);
+  cohort::python::bind_engine(m);
+  cohort::python::bind_process_group(m);
+}

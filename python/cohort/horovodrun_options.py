@@ -1,0 +1,76 @@
+"""The options of horovodrun, one row each.
+
+A row becomes an option of `cohort run` or a variable for the ranks, or is accepted with a sentence that says why it changes nothing here, or is
+refused with a sentence. To add an option: a row.
+"""
+from dataclasses import dataclass
+
+HOSTS = "it is about several hosts, and ranks are started on this one only"
+ELASTIC = "it is for jobs whose number of ranks changes while they run, which this launcher does not do yet"
+ENGINE = "ranks talk through Cohort's own engine"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row: at most one of `to` (an option of `cohort run`), `env` (a variable of the ranks), `idle` and `refused` (sentences)."""
+
+    names: str
+    values: int = 0
+    to: str = ""
+    env: str = ""
+    fixed: str = ""  # what env is set to by an option without value
+    scale: int = 0  # env is the value times this
+    idle: str = ""
+    refused: str = ""
+    about: str = ""
+
+
+OPTIONS = (
+    Option("-np --num-proc -n", 1, to="-n", about="how many ranks to start"),
+    Option("-H --hosts --host", 1, about="localhost:4, as many slots as ranks may be started"),
+    Option("--hostfile -hostfile --host-file", 1, about="a file of lines `localhost slots=4`"),
+    Option("--output-filename", 1, to="--output", about="a folder for rank.N/stdout and rank.N/stderr"),
+    Option("--start-timeout", 1, to="--start-timeout", about="seconds the ranks may take to meet"),
+    Option("--verbose", to="--verbose", about="say what is started, where, and how it ended"),
+    Option("--log-level", 1, to="--log-level", about="TRACE, DEBUG, INFO, WARNING, ERROR, FATAL"),
+    Option("-v --version", about="the version"),
+    Option("-cb --check-build", about="what this build can do"),
+    Option("-h --help", about="this text"),
+    Option("--config-file", 1, about="a YAML file of options; those on the command line count more"),
+
+    Option("--fusion-threshold-mb", 1, env="HOROVOD_FUSION_THRESHOLD", scale=1 << 20, about="most MiB that are reduced as one"),
+    Option("--cache-capacity", 1, env="HOROVOD_CACHE_CAPACITY", about="how many names travel as numbers"),
+    Option("--disable-cache", env="HOROVOD_CACHE_CAPACITY", fixed="0", about="names always travel as names"),
+    Option("--timeline-filename", 1, env="HOROVOD_TIMELINE", about="a Chrome trace of all operations"),
+    Option("--timeline-mark-cycles", env="HOROVOD_TIMELINE_MARK_CYCLES", fixed="1", about="with the engine's cycles in it"),
+    Option("--no-timeline-mark-cycles", env="HOROVOD_TIMELINE_MARK_CYCLES", fixed="0", about="without them"),
+    Option("--no-stall-check", env="HOROVOD_STALL_CHECK_DISABLE", fixed="1", about="no report about ranks that wait for others"),
+    Option("--stall-check", env="HOROVOD_STALL_CHECK_DISABLE", fixed="0", about="a report about them"),
+    Option("--stall-check-warning-time-seconds", 1, env="HOROVOD_STALL_CHECK_TIME_SECONDS", about="after so long"),
+    Option("--stall-check-shutdown-time-seconds", 1, env="HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", about="and the end of the job after so long"),
+    Option("--gloo-timeout-seconds", 1, env="COHORT_TIMEOUT", about="longest wait of an operation"),
+
+    Option("--cycle-time-ms", 1, idle="the engine wakes when there is something to do; there are no cycles to set the length of"),
+    Option("--gloo --use-gloo", idle="Cohort's own engine stands in Gloo's place"),
+    Option("--tcp --tcp-flag", idle="shared memory is used where it can be; COHORT_TRANSPORT=tcp asks for tcp"),
+    Option("--autotune", idle="there is nothing to tune at run time: costs are measured once, by `cohort bench --calibrate`"),
+    Option("--no-autotune", idle="nothing is tuned at run time"),
+    Option("--autotune-log-file --autotune-warmup-samples --autotune-steps-per-sample --autotune-bayes-opt-max-samples "
+           "--autotune-gaussian-process-noise", 1, idle="nothing is tuned at run time"),
+    Option("--hierarchical-allreduce --no-hierarchical-allreduce --hierarchical-allgather --no-hierarchical-allgather --torus-allreduce "
+           "--no-torus-allreduce", idle="on one host there is one level"),
+    Option("--prefix-output-with-timestamp --prefix-timestamp", idle="lines begin with [rank]; there are no times in front of them"),
+    Option("--thread-affinity", 1, idle="the engine has no thread to bind; `cohort run --bind core` binds ranks"),
+    Option("--num-nccl-streams --ccl-bgt-affinity --mpi-threads-disable --no-mpi-threads-disable", 1, idle=ENGINE),
+    Option("--log-with-timestamp --log-hide-timestamp --log-without-timestamp --no-log-hide-timestamp",
+           idle="lines of the log have the form that COHORT_LOG's have"),
+
+    Option("--mpi --use-mpi --jsrun --use-jsrun", refused=ENGINE),
+    Option("--mpi-args --binding-args", 1, refused=ENGINE),
+    Option("--min-np --min-num-proc --max-np --max-num-proc --slots-per-host --host-discovery-script --reset-limit --elastic-timeout", 1,
+           refused=ELASTIC),
+    Option("--blacklist-cooldown-range", 2, refused=ELASTIC),
+    Option("-p --ssh-port -i --ssh-identity-file --network-interface --network-interfaces --nics", 1, refused=HOSTS),
+)
+
+BY_NAME = {name: option for option in OPTIONS for name in option.names.split()}

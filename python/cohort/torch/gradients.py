@@ -1,0 +1,154 @@
+"""How gradients travel: each is reduced when backward has added to it for the last time of a step, alone or with its group.
+
+Owner: a DistributedOptimizer. Threads: hooks run in autograd's threads, one backward at a time; everything else in the caller's.
+A rank whose backward did not reach a parameter gives zeros for it, since the other ranks wait for its share.
+"""
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from cohort.torch.mpi_ops import Average, allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async, synchronize
+
+
+@dataclass
+class _Flight:
+    """A gradient on its way: what was sent, how it is unpacked."""
+
+    sent: Any  # the tensor that is reduced in place; None for a sparse one
+    context: Any  # of the compressor
+    handle: Any  # an int, or a callable for a sparse gradient; shared by a group
+
+
+class GradientReducer:
+    """Counts backward passes per parameter, submits gradients, puts the agreed ones in their place."""
+
+    def __init__(self, names, parameters, compression, passes, op, predivide, groups, sparse_as_dense, process_set):
+        self.passes = passes
+        self._names = names
+        self._parameters = parameters
+        self._compression = compression
+        self._op = op
+        self._scales = dict(prescale_factor=1.0 / predivide, postscale_factor=predivide) if op == Average else {}
+        self._sparse_as_dense = sparse_as_dense
+        self._process_set = process_set
+        self._group_of = {p: group for group in groups for p in group}
+        self._lock = threading.RLock()  # autograd may run hooks of several devices side by side
+        self._left = {p: passes for p in parameters}  # backward passes until the gradient is complete
+        self._flights = {}  # parameter to _Flight; None while passes or members of its group are missing
+        self._sparse = {}  # parameters that have had a sparse gradient: how many of its dimensions are sparse
+        self._listening = False
+
+    def listen(self):
+        """Hooks into backward. They hold the reducer weakly: an optimizer that is dropped stops reducing."""
+        me = weakref.ref(self)
+
+        def arrived(p):
+            reducer = me()
+            if reducer is not None:
+                reducer._arrived(p)
+
+        self._listening = True
+        self._hooks = [p.register_post_accumulate_grad_hook(arrived) for p in self._parameters]
+        weakref.finalize(self, lambda hooks: [h.remove() for h in hooks], self._hooks)
+
+    def set_passes(self, passes):
+        self.passes = passes
+        self._left = {p: passes for p in self._parameters}
+
+    def busy(self):
+        return bool(self._flights)
+
+    def forget(self):
+        """Drops what is on its way; the engine finishes it by itself."""
+        with self._lock:
+            self._flights.clear()
+            self._left = {p: self.passes for p in self._parameters}
+
+    def finish(self):
+        """Submits what backward did not reach or complete, then waits for everything."""
+        if not self._listening:
+            return
+        with self._lock:
+            for p in self._parameters:
+                self._flights.setdefault(p, None)
+            for p in self._parameters:
+                if self._flights[p] is None:
+                    self._submit_with_group(p)
+            try:
+                self._land()
+            finally:
+                self.forget()
+
+    def _arrived(self, p):
+        with self._lock:
+            if self._left[p] <= 0 or self._flights.get(p) is not None:
+                raise AssertionError(
+                    f"the gradient of {self._names[p]} was computed more often than backward_passes_per_step={self.passes} says before "
+                    "optimizer.step(); raise backward_passes_per_step to add gradients up locally, or call synchronize() in between")
+            self._left[p] -= 1
+            self._flights[p] = None
+            group = self._group_of.get(p, [p])
+            if all(self._left[q] == 0 for q in group):
+                self._submit_with_group(p)
+
+    def _submit_with_group(self, p):
+        """The group of p in parts that can go as one: by type and device; sparse gradients go alone."""
+        parts = {}
+        for q in self._group_of.get(p, [p]):
+            gradient = self._gradient(q)
+            if gradient.is_sparse:
+                self._submit_sparse(q, gradient)
+            else:
+                sent, context = self._compression.compress(gradient.detach())
+                parts.setdefault((sent.dtype, sent.device), []).append((q, sent.contiguous(), context))
+        for part in parts.values():
+            self._submit_dense(part)
+
+    def _gradient(self, p):
+        if p.grad is None:
+            p.grad = self._empty_sparse(p) if p in self._sparse else torch.zeros_like(p)
+        if p.grad.is_sparse:
+            if self._sparse_as_dense:
+                p.grad = p.grad.to_dense()
+            else:
+                self._sparse[p] = p.grad.sparse_dim()
+        return p.grad
+
+    def _empty_sparse(self, p):
+        dimensions = self._sparse[p]
+        indices = torch.empty(dimensions, 0, dtype=torch.int64, device=p.device)
+        return torch.sparse_coo_tensor(indices, p.new_empty(0, *p.shape[dimensions:]), p.shape)
+
+    def _submit_dense(self, part):
+        """One operation for the whole part; its name is that of its first parameter, alike on all ranks."""
+        name, options = self._names[part[0][0]], dict(op=self._op, process_set=self._process_set, **self._scales)
+        if len(part) == 1:
+            handle = allreduce_async_(part[0][1], name=name, **options)
+        else:
+            handle = grouped_allreduce_async_([sent for _, sent, _ in part], name=name, **options)
+        for p, sent, context in part:
+            self._flights[p] = _Flight(sent, context, handle)
+
+    def _submit_sparse(self, p, gradient):
+        sent, context = self._compression.compress(gradient.coalesce().detach())
+        handle = sparse_allreduce_async(sent, name=self._names[p], op=self._op, process_set=self._process_set)
+        self._flights[p] = _Flight(None, context, handle)
+
+    def _land(self):
+        waited = set()
+        for p, flight in self._flights.items():
+            if flight.sent is None:
+                p.grad = self._compression.decompress(flight.handle(), flight.context)
+                continue
+            if flight.handle not in waited:
+                synchronize(flight.handle)
+                waited.add(flight.handle)
+            agreed = self._compression.decompress(flight.sent, flight.context)
+            with torch.no_grad():
+                if p.grad is None:  # dropped by the user while it was on its way
+                    p.grad = agreed
+                elif agreed.data_ptr() != p.grad.data_ptr():
+                    p.grad.copy_(agreed)

@@ -1,0 +1,128 @@
+"""Process sets: groups of ranks with operations of their own.
+
+    even = hvd.ProcessSet([0, 2])
+    hvd.init(process_sets=[even])                       # static: known from the start, alike on every rank
+    if even.included():
+        hvd.allreduce(tensor, process_set=even)
+
+With hvd.init(process_sets="dynamic") or HOROVOD_DYNAMIC_PROCESS_SETS=1 sets come and go at run time by add_process_set and
+remove_process_set, which every rank of the job calls alike. Operations of different sets never wait for each other.
+"""
+from cohort import _core
+
+_registered = {}  # id: ProcessSet, while the engine knows it
+_dynamic = False
+
+
+class ProcessSet:
+    """Some ranks of the job, given as a list of ranks (or an mpi4py communicator over the same processes).
+
+    process_set_id is None until the set is registered by hvd.init or hvd.add_process_set, and again after shutdown.
+    """
+
+    def __init__(self, ranks_or_comm):
+        self.process_set_id = None
+        self.ranks = None if ranks_or_comm is None else sorted(_ranks_of(ranks_or_comm))
+
+    def size(self):
+        """How many ranks the set has; None while it is not registered."""
+        return None if self.process_set_id is None else len(self.ranks)
+
+    def rank(self):
+        """This process's number inside the set, as results are ordered; None outside the set or while it is not registered.
+
+        root_rank of broadcast is the rank in the job, also inside a process set.
+        """
+        return self.ranks.index(_core.rank()) if self.included() else None
+
+    def included(self):
+        """Whether this process is a member; None while the set is not registered."""
+        return None if self.process_set_id is None else _core.rank() in self.ranks
+
+    def __str__(self):
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+    __repr__ = __str__
+
+
+global_process_set = ProcessSet(None)  # all ranks; usable as soon as hvd.init has returned
+global_process_set.process_set_id = 0
+
+
+def _ranks_of(ranks_or_comm):
+    if hasattr(ranks_or_comm, "Get_group"):  # mpi4py
+        comm = ranks_or_comm
+        everyone = comm.allgather(_core.rank()) if _core.is_initialized() else comm.allgather(_world_rank())
+        return everyone
+    return [int(rank) for rank in ranks_or_comm]
+
+
+def _world_rank():
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.Get_rank()
+
+
+def _settle(process_sets, dynamic):
+    """After init: the engine has given numbers to `process_sets`, in order."""
+    global _dynamic
+    _dynamic = dynamic
+    _registered.clear()
+    global_process_set.ranks = list(range(_core.size()))
+    _registered[0] = global_process_set
+    for number, process_set in enumerate(process_sets, 1):
+        process_set.process_set_id = number
+        _registered[number] = process_set
+
+
+def _forget():
+    """After shutdown: no set has a number."""
+    for process_set in _registered.values():
+        if process_set is not global_process_set:
+            process_set.process_set_id = None
+    _registered.clear()
+    global_process_set.ranks = None
+
+
+def _need_dynamic(what):
+    _core.rank()  # initialised?
+    if not _dynamic:
+        raise ValueError(f"{what} changes process sets at run time; allow that with hvd.init(process_sets='dynamic') or HOROVOD_DYNAMIC_PROCESS_SETS=1")
+
+
+def add_process_set(process_set):
+    """Registers a ProcessSet (or a list of ranks) while the job runs, and returns it. Every rank of the job calls it, alike.
+
+    ValueError: sets are not dynamic (see above), a set of these ranks exists, or a rank is not of this job.
+    """
+    _need_dynamic("add_process_set")
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    if process_set.process_set_id is not None:
+        raise ValueError(f"{process_set} is registered already")
+    process_set.process_set_id = _core.add_set(process_set.ranks)
+    _registered[process_set.process_set_id] = process_set
+    return process_set
+
+
+def remove_process_set(process_set):
+    """Takes back what add_process_set did; every rank of the job calls it, alike. False when there is no such set, or it is the global one."""
+    _need_dynamic("remove_process_set")
+    if process_set is global_process_set or process_set.process_set_id is None:
+        return False
+    removed = _core.remove_set(process_set.process_set_id)
+    _registered.pop(process_set.process_set_id, None)
+    process_set.process_set_id = None
+    return removed
+
+
+def process_set_ids():
+    """{id: ranks} of all registered sets."""
+    return _core.sets()
+
+
+def _id_of(process_set):
+    """The engine's number of a set that operations name."""
+    if process_set.process_set_id is None:
+        raise ValueError(f"{process_set} is not registered; pass it to hvd.init(process_sets=[...]) or hvd.add_process_set first")
+    return process_set.process_set_id

@@ -1,0 +1,57 @@
+"""The package as people meet it: names, help, the torch it was built against, the wheel."""
+import inspect
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import cohort
+import cohort.torch as hvd
+from launch import BUILD, environment
+
+NAMES = """poll synchronize init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank cross_rank
+mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built ProcessSet
+global_process_set add_process_set remove_process_set Average Sum Adasum Min Max Product HorovodInternalError
+allreduce allreduce_async allreduce_ allreduce_async_ grouped_allreduce grouped_allreduce_async grouped_allreduce_ grouped_allreduce_async_
+sparse_allreduce_async allgather allgather_async grouped_allgather grouped_allgather_async broadcast broadcast_async broadcast_
+broadcast_async_ alltoall alltoall_async reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async join
+barrier""".split()
+
+
+def test_every_name_is_there_and_has_help():
+    for name in NAMES:
+        value = getattr(hvd, name)
+        if inspect.isroutine(value) or inspect.isclass(value):
+            assert value.__doc__ and value.__doc__.strip(), name
+    assert (hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product) == tuple(range(6))
+    assert issubclass(hvd.HorovodInternalError, RuntimeError)
+
+
+def test_another_torch_is_refused_with_what_to_do():
+    assert cohort._core.torch_version == torch.__version__
+    with pytest.raises(ImportError, match="built against torch 2.11.0, but this Python has torch 2.13.0.*pip install --no-build-isolation"):
+        cohort._check_torch("2.11.0", "2.13.0")
+
+
+def test_the_stubs_name_what_the_module_has():
+    stubs = pathlib.Path(cohort.__file__).with_name("_core.pyi").read_text()
+    for name in vars(cohort._core):
+        assert name.startswith("_") or name in stubs, f"_core.pyi does not mention {name}"
+
+
+@pytest.mark.long
+def test_a_wheel_installs_and_runs(tmp_path):
+    source = pathlib.Path(__file__).resolve().parents[2]
+    env = {**os.environ, "COHORT_CMAKE_DIR": str(BUILD)}
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", tmp_path, source], check=True, env=env, timeout=1500)
+    (wheel,) = tmp_path.glob("cohort-*.whl")
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", "--target", tmp_path / "site", wheel], check=True, timeout=300)
+    script = "import torch, cohort.torch as hvd; hvd.init(); print(hvd.allreduce(torch.ones(1), op=hvd.Sum).item(), hvd.__file__)"
+    done = subprocess.run([tmp_path / "site/cohort/bin/cohort", "run", "-n", "2", "--", sys.executable, "-c", script], text=True,
+                          capture_output=True, timeout=60, env={**os.environ, "PYTHONPATH": str(tmp_path / "site")})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("2.0 " + str(tmp_path / "site")) == 2, done.stdout
