@@ -16,7 +16,7 @@ struct StepLine {
   double samples_per_s = 0;
   double first_loss = 0, last_loss = 0;       // means: of the first tenth of all steps, of the last quarter
   std::optional<double> compute, wait, comm;  // shares of the window; absent where the contestant cannot tell
-  std::optional<double> moved_bytes;          // by a rank in a step, as its communicator counts
+  std::optional<double> moved_bytes;          // taken in by a rank in a step, as its communicator counts
   std::optional<double> peak_bytes;           // of one rank: resident at the end of a forward or backward, less before the model was made
 };
 StepLine parse_step_line(std::string_view out);  // the last line that is a JSON object

@@ -63,7 +63,7 @@ std::string step_legend() {
          "compute    share of the window spent in loading, forward, backward and update\n"
          "wait       share spent waiting for ranks that had not come yet\n"
          "comm       share spent moving and adding gradients\n"
-         "moved      bytes a rank hands to others in a step, as its communicator counts them\n"
+         "moved      bytes a rank takes in from others in a step, as its communicator counts them\n"
          "peak       memory of one rank during the first steps, less what it had before the model was made; shared pages count in part\n"
          "loss       mean of the first tenth and of the last quarter of the steps: contestants that train alike end alike\n";
 }

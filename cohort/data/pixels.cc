@@ -94,7 +94,7 @@ struct Padded {
   }
   const int stride;
   const std::int64_t plane;
-  const std::unique_ptr<float[]> pixels;  // not cleared first: an image is small, and clearing it took a tenth of the time
+  const std::unique_ptr<float[]> pixels;  // not cleared first: only the border is zero
 };
 
 // Of every pixel of a run four neighbours are blended. Taps are there for whole eights of pixels.

@@ -129,7 +129,13 @@ class Engine {
   void open_lanes(LaneChoice mine);
   void open_gathering();
   sync::Sharding sharding() const { return strategy_->sharding(comm_.rank(), comm_.size()); }
-  Crew crew() const { return {*strategy_, rule_.get(), options_.early_update, options_.norms, true, stage() == 0}; }
+  Crew crew() const {
+    return {.strategy = *strategy_,
+            .rule = rule_.get(),
+            .early_update = options_.early_update,
+            .measure_before = options_.norms,
+            .all_own_all = stage() == 0};
+  }
   bool carries_in_hooks() const { return lanes_.empty() && stage() >= 2; }
   void arrived(std::size_t parameter);
   void make_room(const sync::Bucket& bucket);

@@ -55,7 +55,7 @@ at::Tensor solid(const at::Tensor& like, double value) {
   return flat.as_strided(like.sizes(), like.strides());
 }
 
-// Numbers between 0 and 1 in no order: a pooling of equal ones would guess every branch right, and take two thirds of its time.
+// Numbers between 0 and 1 in no order: a pooling of equal ones would guess every branch right, and took a fifth of its time.
 at::Tensor numbers(const at::Tensor& like) {
   at::Tensor made = solid(like, 0.5);
   if (like.numel() == 0 || !like.is_non_overlapping_and_dense()) return made;
