@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TORCH = ("cohort/nn/", "cohort/sync/", "cohort/engine/", "cohort/train/loop/", "cohort/train/forecast/", "cohort/cli/worker/")
+TORCH = ("cohort/nn/", "cohort/sync/", "cohort/engine/", "cohort/train/loop/", "cohort/train/forecast/", "cohort/cli/worker/", "cohort/python/")
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"(cohort/[^"]+)"', re.M)
 
 

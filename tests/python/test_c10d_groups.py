@@ -140,18 +140,18 @@ def test_a_timeout_names_who_is_missing():
 
 @ranks(2)
 def test_abort_ends_waits_on_every_rank():
-    me = dist.get_rank()
     group = dist.new_group([0, 1])
-    backend = group._get_backend(torch.device("cpu"))
-    if me == 0:
-        work = dist.all_reduce(torch.ones(1), group=group, async_op=True)
-        backend.abort()
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(torch.ones(1), group=group, async_op=True)  # rank 1 does not come to it
+        group._get_backend(torch.device("cpu")).abort()
         with pytest.raises(dist.DistBackendError, match="rank 0 aborted process group"):
             work.wait()
     else:
         with pytest.raises(dist.DistBackendError, match="rank 0 aborted process group"):
-            dist.all_reduce(torch.ones(1), group=group)
-            dist.all_reduce(torch.ones(1), group=group)
+            dist.recv(torch.ones(1), 0, group=group)  # nobody sends it
+    dist.barrier()
+    with pytest.raises(dist.DistBackendError, match="rank 0 aborted process group"):
+        dist.all_reduce(torch.ones(1), group=group)
     dist.destroy_process_group(group)
     assert total() == 3
 
