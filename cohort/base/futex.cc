@@ -32,6 +32,22 @@ Patience Patience::for_ranks(int ranks_on_host) {
   return {.pauses = 20, .yields = 50};  // the rank we wait for may need this very core
 }
 
+namespace {
+constexpr Seconds kSlice{0.0005};  // no rank that waits keeps a core for so long
+constexpr Seconds kCrowded{0.1};   // how long not to try again: a slice of 4 ms now and then costs 4 %
+std::atomic<Clock::time_point> crowded_until{Clock::time_point{}};
+}  // namespace
+
+bool yield_core() {
+  const auto before = Clock::now();
+  if (before < crowded_until.load(std::memory_order_relaxed)) return false;
+  sched_yield();
+  const auto after = Clock::now();
+  if (after - before > kSlice)
+    crowded_until.store(after + std::chrono::duration_cast<Clock::duration>(kCrowded), std::memory_order_relaxed);
+  return true;
+}
+
 void cpu_pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();

@@ -23,4 +23,9 @@ struct Patience {
 
 void cpu_pause();
 
+// Gives the core to whoever else wants it. A rank that waits too gives it back in a microsecond; somebody who computes keeps it for a whole
+// time slice, milliseconds. After one of those this says false for a while and does nothing: then it is time to sleep, for a sleeper that
+// is woken gets its core at once.
+bool yield_core();
+
 }  // namespace cohort

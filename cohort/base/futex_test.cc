@@ -1,6 +1,7 @@
 #include "cohort/base/futex.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,6 +39,30 @@ TEST(Futex, WakeReachesEverySleeper) {
   futex_wake(word, INT_MAX);
   for (auto& sleeper : sleepers) sleeper.join();
   EXPECT_LT(Clock::now() - start, 20s);
+}
+
+// Two threads on one core, one of which computes: a yield costs the other's time slice once, then the waiter is told to sleep.
+TEST(Futex, YieldingEndsWhereAnotherComputes) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  int core = 0;
+  while (!CPU_ISSET(core, &before)) ++core;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  std::atomic<bool> over{false};
+  std::thread busy([&] {  // inherits the core
+    while (!over.load()) {
+    }
+  });
+  const auto deadline = Deadline::in(30s);
+  while (yield_core() && !deadline.passed()) {
+  }
+  over = true;
+  busy.join();
+  EXPECT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_FALSE(deadline.passed());
+  EXPECT_FALSE(yield_core());
 }
 
 TEST(FutexProcess, WakesAcrossProcesses) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 
 #include <climits>
 
@@ -65,9 +64,9 @@ bool Board::spin(const Word& word, std::uint32_t target) const {
   const Waiting waiting;
   for (int i = 0; i < patience_.yields; ++i) {
     if (reached(word, target)) return true;
-    sched_yield();
+    if (!yield_core()) break;
   }
-  return false;
+  return reached(word, target);
 }
 
 void Board::sleep(const Word& word, std::uint32_t target, Word& sleepers, const Fingerprint& print, Deadline deadline) {

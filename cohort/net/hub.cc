@@ -1,7 +1,5 @@
 #include "cohort/net/hub.h"
 
-#include <sched.h>
-
 #include <climits>
 
 namespace cohort::net {
@@ -133,10 +131,7 @@ Hub::Driven Hub::drive(const std::function<bool()>& done, Deadline deadline) {
       continue;
     }
     if (deadline.passed()) return Driven::late;
-    if (idle <= patience_.pauses + patience_.yields)
-      sched_yield();
-    else
-      sleep(deadline);
+    if (idle > patience_.pauses + patience_.yields || !yield_core()) sleep(deadline);
   }
 }
 

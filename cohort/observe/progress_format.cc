@@ -29,7 +29,7 @@ std::string details(const ProgressState& s) {
 
 std::string format_clock(double seconds) {
   if (!(seconds >= 0) || seconds > 1e7) return "?";
-  const auto all = static_cast<std::int64_t>(seconds + 0.5);
+  const auto all = std::llround(seconds);
   const auto h = all / 3600;
   const auto m = all / 60 % 60;
   return h > 0 ? fmt::format("{}:{:02}:{:02}", h, m, all % 60) : fmt::format("{:02}:{:02}", m, all % 60);

@@ -28,7 +28,7 @@ std::int64_t bounded(double ns, double most) {
 
 struct Reader {
   std::map<std::int64_t, TraceThread> streams;  // by tid
-  json other;
+  json other{};
 
   void event(const json& e) {
     const auto ph = e.value("ph", std::string());

@@ -11,7 +11,7 @@ namespace cohort::queue {
 
 class Coordinator {
  public:
-  Coordinator(int ranks, Rules rules, std::size_t cache_capacity) : negotiator_(ranks, rules), keeper_(ranks, cache_capacity) {}
+  Coordinator(int ranks, Rules rules, std::size_t cache_capacity) : negotiator_(ranks, std::move(rules)), keeper_(ranks, cache_capacity) {}
 
   // nullopt: nothing to tell anyone.
   std::optional<Response> hear(Rank from, const Request& request, Clock::time_point now);

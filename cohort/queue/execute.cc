@@ -15,6 +15,10 @@ using Counts = std::vector<std::size_t>;
 
 collective::Call call_of(const Operation& o) { return {.name = o.name, .prescale = o.prescale, .postscale = o.postscale}; }
 
+collective::Call call_of(const Member& first) {
+  return {.name = first.name, .prescale = first.signature->prescale, .postscale = first.signature->postscale};
+}
+
 void copy(const Piece& from, const Piece& to) {
   if (from.bytes() != 0 && from.data != to.data) std::memcpy(to.data, from.data, from.bytes());
 }
@@ -85,6 +89,12 @@ void Executor::all_reduce(Operation& o) {
   comm_.all_reduce(pieces, o.op, call_of(o));
 }
 
+void Executor::run_unit(std::span<const Member> members) {
+  std::size_t bytes = 0;
+  for (const Member& member : members) bytes += queue::bytes_of(*member.signature);
+  bytes <= kPackBytes ? run_packed(members) : run_in_place(members);
+}
+
 void Executor::run_packed(std::span<const Member> members) {
   const Signature& like = *members.front().signature;
   std::size_t count = 0;
@@ -103,7 +113,7 @@ void Executor::run_packed(std::span<const Member> members) {
         std::memset(slot.data, 0, slot.bytes());
     }
   }
-  comm_.all_reduce(all, like.op, {.name = members.front().name, .prescale = like.prescale, .postscale = like.postscale});
+  comm_.all_reduce(all, like.op, call_of(members.front()));
   at = 0;
   for (const Member& member : members) {
     for (std::size_t i = 0; i < member.signature->parts.size(); ++i) {
@@ -112,6 +122,27 @@ void Executor::run_packed(std::span<const Member> members) {
       if (member.operation != nullptr) copy(slot, target(member.operation->parts[i]));
     }
   }
+}
+
+void Executor::run_in_place(std::span<const Member> members) {
+  std::size_t missing = 0;
+  for (const Member& member : members) missing += member.operation == nullptr ? queue::bytes_of(*member.signature) : 0;
+  const collective::Region zeros = missing == 0 ? collective::Region{} : comm_.allocate(round_up(missing, kPageBytes));
+  std::byte* next = static_cast<std::byte*>(zeros.data());
+  std::vector<Piece> pieces;
+  for (const Member& member : members) {
+    for (std::size_t i = 0; i < member.signature->parts.size(); ++i) {
+      const PartSignature& part = member.signature->parts[i];
+      if (member.operation == nullptr) {
+        pieces.push_back({next, part.count(), part.dtype});
+        next += part.bytes();
+        continue;
+      }
+      pieces.push_back(target(member.operation->parts[i]));
+      copy(member.operation->parts[i].in, pieces.back());
+    }
+  }
+  comm_.all_reduce(pieces, members.front().signature->op, call_of(members.front()));
 }
 
 void Executor::run_zeros(const Signature& signature, std::string name) {

@@ -26,12 +26,14 @@ class Executor {
 
   Result run(Operation& operation);                              // a small group of all-reduces is packed
   void run_zeros(const Signature& signature, std::string name);  // this rank's part in an all-reduce it has joined past
-  void run_packed(std::span<const Member> members);              // all-reduces that are one unit: one buffer, one reduction
+  void run_unit(std::span<const Member> members);                // all-reduces that are one unit, as one reduction
 
  private:
   Result all_gather(Operation& operation);
   Result all_to_all(Operation& operation);
   void all_reduce(Operation& operation);
+  void run_packed(std::span<const Member> members);  // one buffer
+  void run_in_place(std::span<const Member> members);
   void run_part(const Operation& operation, const Part& part);
   Piece buffer(std::size_t count, Dtype dtype);
 

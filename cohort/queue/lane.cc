@@ -1,7 +1,5 @@
 #include "cohort/queue/lane.h"
 
-#include <sched.h>
-
 #include <climits>
 
 #include "cohort/base/trace.h"
@@ -179,7 +177,7 @@ bool Lane::shift_over(const Shift& shift, bool& busy) {
   std::lock_guard lock(mutex_);
   const bool calm = flights_.count() == 0;
   if (closing_) return calm || drain_until_.passed();
-  if (!calm) busy = true;
+  if (!calm || wanted_by_) busy = true;  // what a caller waited for may have come and gone between two looks
   if (wanted_by_ && !wanted_by_->done()) return true;
   return calm && (busy || !shift.listen);
 }
@@ -214,7 +212,8 @@ void Lane::run() noexcept {
   for (bool nap = true; wakes != Wakes::to_end;) {
     const bool rung = await_bell(seen, nap ? Deadline::in(kNap) : Deadline{});
     seen = bell_.load();
-    for (int i = 0; rung && i < kCourtesyYields && !held_.load(); ++i) sched_yield();
+    for (int i = 0; rung && i < kCourtesyYields && !held_.load() && yield_core(); ++i) {
+    }
     wakes = wake_up(rung);
     if (wakes != Wakes::to_sleep) turn({.listen = wakes == Wakes::to_listen});
     if (wakes == Wakes::to_work || wakes == Wakes::to_listen) leave_wheel(false);

@@ -255,13 +255,13 @@ void NegotiatedLane::run(const Unit& unit) {
   for (const Member& member : members) tell({Event::What::started, member.name, first.verb});
   Result result;
   const auto error = attempt([&] {
-    if (members.size() > 1) return executor_.run_packed(members);
+    if (members.size() > 1) return executor_.run_unit(members);
     if (first.verb == Verb::barrier) return;  // every rank has said that it is here
     if (members.front().operation == nullptr) return executor_.run_zeros(first, std::string(members.front().name));
     result = executor_.run(*members.front().operation);
   });
   for (const auto& ticket : tickets) {
-    if (ticket) land(ticket, std::move(result), error);
+    if (ticket) land(ticket, result, error);
   }
 }
 

@@ -32,7 +32,7 @@ Clock::time_point later(Clock::time_point at, Seconds by) { return at + std::chr
 
 Negotiator::Negotiator(int ranks, Rules rules)
     : ranks_(ranks),
-      rules_(rules),
+      rules_(std::move(rules)),
       last_(static_cast<std::size_t>(ranks)),
       joined_(static_cast<std::size_t>(ranks), false),
       left_(static_cast<std::size_t>(ranks), false) {}

@@ -31,13 +31,13 @@ struct Event {
 // fusion_bytes, cache_names and the stall times matter on rank 0, which decides for all.
 struct QueueOptions {
   Mode mode = Mode::in_order;
-  std::size_t fusion_bytes = 8_MiB;  // most bytes in one fused all-reduce; 0: no fusion. Above it the copies cost more than they save
-  std::size_t cache_names = 1024;    // names that travel as ids
-  Seconds warn_after{5};             // a name some ranks have not submitted is reported after this; 0: never
-  Seconds shutdown_after{0};         // and ends the queue on every rank after this; 0: never
-  Seconds name_window{0.005};        // an unobserved outcome keeps its name this long
-  Seconds drain{2};                  // how long destruction waits for what is in flight
-  std::vector<Rank> spoken{};        // what the ranks are called in reports and refusals (a process set: their numbers in the world)
+  std::size_t fusion_bytes = 64_MiB;  // most bytes in one fused all-reduce; 0: no fusion
+  std::size_t cache_names = 1024;     // names that travel as ids
+  Seconds warn_after{5};              // a name some ranks have not submitted is reported after this; 0: never
+  Seconds shutdown_after{0};          // and ends the queue on every rank after this; 0: never
+  Seconds name_window{0.005};         // an unobserved outcome keeps its name this long
+  Seconds drain{2};                   // how long destruction waits for what is in flight
+  std::vector<Rank> spoken{};         // what the ranks are called in reports and refusals (a process set: their numbers in the world)
   // What happens to operations, as it happens, on any thread. It must not throw, nor call the queue.
   std::function<void(const Event&)> watch{};
   std::function<void(const std::string&)> report{};  // stall reports, on rank 0's lane; empty: the log

@@ -1,7 +1,5 @@
 #include "cohort/queue/ticket.h"
 
-#include <sched.h>
-
 #include <climits>
 
 namespace cohort::queue {
@@ -17,7 +15,8 @@ void Ticket::finish(Result result, std::optional<Error> error) {
 
 void Ticket::sleep(Deadline deadline, const Patience& patience) const {
   for (int i = 0; i < patience.pauses && !done(); ++i) cpu_pause();
-  for (int i = 0; i < patience.yields && !done(); ++i) sched_yield();
+  for (int i = 0; i < patience.yields && !done() && yield_core(); ++i) {
+  }
   while (!done() && !deadline.passed()) {
     std::uint32_t state = kPending;
     state_.compare_exchange_strong(state, kAwaited, std::memory_order_acq_rel);
