@@ -178,7 +178,7 @@ bool Lane::shift_over(const Shift& shift, bool& busy) {
   const bool calm = flights_.count() == 0;
   if (closing_) return calm || drain_until_.passed();
   if (!calm || wanted_by_) busy = true;  // what a caller waited for may have come and gone between two looks
-  if (wanted_by_ && !wanted_by_->done()) return true;
+  if (wanted_by_ && !wanted_by_->done() && !wanted_by_->slept_on()) return true;  // to wake a caller costs more than it saves
   return calm && (busy || !shift.listen);
 }
 

@@ -27,6 +27,7 @@ class Ticket {
 
   // Returns when done, nudged, or late; the caller looks which.
   void sleep(Deadline deadline, const Patience& patience) const;
+  bool slept_on() const { return state_.load(std::memory_order_acquire) == kAwaited; }
   void nudge() const;  // ends one sleep() without an outcome
   // Throws the operation's Failure; Kind::timeout when it is not done.
   Result outcome() const;
