@@ -1,7 +1,8 @@
-"""Tests with real ranks. A launch costs an import of torch per rank, so all claims of a file share one launch per number of ranks:
+"""Tests with real ranks. A launch costs an import of torch per rank, so all claims that pytest collected, of all files, share one launch
+per number of ranks:
 
     from launch import ranks
-    setup_rank, teardown_rank = hvd.init, hvd.shutdown     # optional: before the first claim, and around one that failed
+    setup_rank, teardown_rank = hvd.init, hvd.shutdown     # optional: around the claims of this file, and after one that failed
 
     @ranks(1, 2, 4)                                        # the body runs on every rank, the test passes when it passes on all
     def test_sum():
@@ -19,6 +20,7 @@ COHORT_BINARY is the launcher (build/bin/cohort), PYTHONPATH has the package; bo
 import faulthandler
 import functools
 import importlib
+import itertools
 import os
 import pathlib
 import subprocess
@@ -69,46 +71,45 @@ def ranks(*counts, alone=False, env=None, seconds=CLAIM_SECONDS):
 
 
 # ---- in pytest's process
+_planned = {}  # count: what the ranks of a launch run, [(module, name)]
 _outcomes = {}  # (module, count, name): texts of what failed
 
 
-def claims_of(module, count):
-    found = [value.claim for value in vars(module).values() if hasattr(value, "claim")]
-    return [claim for claim in found if count in claim["counts"]]
+def plan(tests):
+    """Told once what was collected: pairs of a test function and its number of ranks."""
+    for test, count in tests:
+        if not test.claim["alone"]:
+            _planned.setdefault(count, []).append((sys.modules[test.__module__], test.claim["body"].__name__))
 
 
 def outcome_of(body, count):
     module = sys.modules[body.__module__]
-    key = (module.__name__, count, body.__name__)
-    if key in _outcomes:
-        return _outcomes[key]
-    if body.claim["alone"]:
-        names = [body.__name__]
-    else:
-        names = [c["body"].__name__ for c in claims_of(module, count) if not c["alone"]]
-    names = [name for name in names if (module.__name__, count, name) not in _outcomes]
-    while names:
-        results = run_claims(module, count, names, body.claim["env"])
-        _outcomes.update({(module.__name__, count, name): failures for name, failures in results.items()})
-        names = [name for name in names if name not in results]
+    key = (module, count, body.__name__)
+    claims = [(module, body.__name__)] if body.claim["alone"] else _planned[count]
+    while key not in _outcomes:
+        left = [claim for claim in claims if (claim[0], count, claim[1]) not in _outcomes]
+        results = run_claims(left, count, body.claim["env"])
+        _outcomes.update({(where, count, name): failures for (where, name), failures in results.items()})
     return _outcomes[key]
 
 
-def run_claims(module, count, names, env):
-    """{name: failures} of those that ran; at least the first."""
-    budget = sum(getattr(module, name).claim["seconds"] for name in names) + 60
+def run_claims(claims, count, env):
+    """{claim: failures} of those that ran; at least the first."""
+    budget = sum(getattr(module, name).claim["seconds"] for module, name in claims) + 60
     with tempfile.TemporaryDirectory(prefix="cohort-claims-") as folder:
-        done = launch(count, pathlib.Path(__file__), module.__file__, folder, *names, timeout=budget, env=env)
+        words = [f"{module.__file__}:{name}" for module, name in claims]
+        done = launch(count, pathlib.Path(__file__), folder, *words, timeout=budget, env=env)
         results = {}
-        for name in names:
-            reports = [pathlib.Path(folder, f"{name}.{r}") for r in range(count)]
-            if not all(report.exists() for report in reports) and any(report.exists() for report in reports):
-                results[name] = [f"not every rank came to an end in {name}\n{ending(done)}"]
-            elif all(report.exists() for report in reports):
+        for module, name in claims:
+            title = f"{module.__name__}.{name}"
+            reports = [pathlib.Path(folder, f"{title}.{r}") for r in range(count)]
+            if all(report.exists() for report in reports):
                 texts = [report.read_text() for report in reports]
-                results[name] = [f"rank {r} of {count}:\n{text}" for r, text in enumerate(texts) if text]
-        for name in names[:1]:
-            results.setdefault(name, [f"{name} did not report at all\n{ending(done)}"])
+                results[module, name] = [f"rank {r} of {count}:\n{text}" for r, text in enumerate(texts) if text]
+            elif any(report.exists() for report in reports):
+                results[module, name] = [f"not every rank came to an end in {title}\n{ending(done)}"]
+        for module, name in claims[:1]:
+            results.setdefault((module, name), [f"{name} did not report at all\n{ending(done)}"])
         return results
 
 
@@ -136,28 +137,33 @@ def meet(folder, name, count, seconds):
     return all(path.stat().st_size == 0 for path in paths)
 
 
-def main(file, folder, *names):
-    faulthandler.enable()
-    me, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    sys.path.insert(0, str(pathlib.Path(file).parent))
+def run_file(file, names, folder, me, count):
     module = importlib.import_module(pathlib.Path(file).stem)
     nothing = lambda: None
     setup, teardown = getattr(module, "setup_rank", nothing), getattr(module, "teardown_rank", nothing)
     setup()
     for name in names:
-        claim = getattr(module, name).claim
+        title, claim = f"{module.__name__}.{name}", getattr(module, name).claim
         text = ""
         try:
             claim["body"]()
         except BaseException:
             text = traceback.format_exc()
-        report(folder, name, me, text)
-        if not meet(folder, name, count, claim["seconds"]):
+        report(folder, title, me, text)
+        if not meet(folder, title, count, claim["seconds"]):
             teardown()
-            report(folder, f"{name}.again", me, "")
-            meet(folder, f"{name}.again", count, claim["seconds"])
+            report(folder, f"{title}.again", me, "")
+            meet(folder, f"{title}.again", count, claim["seconds"])
             setup()
     teardown()
+
+
+def main(folder, *claims):
+    faulthandler.enable()
+    me, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    for file, words in itertools.groupby((claim.rsplit(":", 1) for claim in claims), key=lambda words: words[0]):
+        sys.path.insert(0, str(pathlib.Path(file).parent))
+        run_file(file, [name for _, name in words], folder, me, count)
 
 
 if __name__ == "__main__":
