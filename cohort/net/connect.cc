@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
 #include "cohort/net/gather.h"
+#include "cohort/net/mixed.h"
 #include "cohort/net/probe.h"
 #include "cohort/net/shm.h"
 #include "cohort/net/tcp.h"
@@ -17,6 +20,28 @@ void check(const MeshPlan& plan) {
   if (plan.me.value < 0 || plan.me.value >= ranks)
     throw_failure(Kind::usage, "rank {} cannot join a mesh of {}: the addresses of all ranks are needed", plan.me.value, ranks);
   if (plan.secret.empty()) throw_failure(Kind::usage, "rank {} cannot join a mesh without the job's secret", plan.me.value);
+  if (!plan.hosts.empty() && plan.hosts.size() != plan.addresses.size())
+    throw_failure(Kind::usage, "rank {} cannot join a mesh of {}: {} hosts are named, one for each rank is needed", plan.me.value, ranks,
+                  plan.hosts.size());
+}
+
+using Wires = std::vector<std::optional<Wire>>;
+
+std::unique_ptr<Mesh> make_mixed(const MeshPlan& plan, Probe probe, Wires wires) {
+  const int here = probe.hosts[static_cast<std::size_t>(plan.me.value)];
+  Wires inside(wires.size());
+  for (std::size_t r = 0; r < wires.size(); ++r)
+    if (probe.hosts[r] == here) inside[r] = std::exchange(wires[r], std::nullopt);
+  return mixed_mesh({.hosts = std::move(probe.hosts),
+                     .inside = {plan.me, plan.epoch, std::move(probe.own), std::move(probe.peers), std::move(inside), std::move(probe.bells)},
+                     .between = {.me = plan.me, .epoch = plan.epoch, .wires = std::move(wires), .congestion = plan.congestion},
+                     .bell = std::move(probe.bell)});
+}
+
+std::unique_ptr<Mesh> make_mesh(const MeshPlan& plan, Probe probe, Wires wires) {
+  if (probe.all_share() && probe.own) return shm_mesh({plan.me, plan.epoch, std::move(probe.own), std::move(probe.peers), std::move(wires), {}});
+  if (!probe.none_share()) return make_mixed(plan, std::move(probe), std::move(wires));
+  return tcp_mesh({.me = plan.me, .epoch = plan.epoch, .wires = std::move(wires), .congestion = plan.congestion});
 }
 
 }  // namespace
@@ -25,10 +50,12 @@ std::unique_ptr<Mesh> connect_mesh(MeshPlan plan, Listener listener, Deadline de
   check(plan);
   auto wires = gather_wires(plan, listener, deadline);
   listener.fd.reset();
-  Probe probe = probe_memory(plan.me, plan.transport, wires, deadline);
-  log_debug("job '{}', epoch {}: {} ranks over {}{}", plan.job, plan.epoch.value, wires.size(), probe.shared ? "shm" : "tcp: ", probe.why);
-  if (probe.shared) return shm_mesh({plan.me, plan.epoch, std::move(probe.own), std::move(probe.peers), std::move(wires)});
-  return tcp_mesh({plan.me, plan.epoch, std::move(wires), plan.congestion});
+  Probe probe = probe_memory(plan.me, plan.transport, plan.hosts, wires, deadline);
+  const std::string why = probe.why;
+  auto mesh = make_mesh(plan, std::move(probe), std::move(wires));
+  log_debug("job '{}', epoch {}: {} ranks over {}{}{}", plan.job, plan.epoch.value, mesh->size(), mesh->transport(),
+            why.empty() ? "" : ": ", why);
+  return mesh;
 }
 
 }  // namespace cohort::net

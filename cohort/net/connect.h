@@ -1,5 +1,6 @@
 // From a list of addresses to a Mesh: every pair of ranks connects and proves itself, then memory is probed.
-// shm when every rank can map every other's memory (proved, not guessed from host names), else tcp.
+// shm when every rank can map every other's memory (proved, not guessed from host names), tcp when none can, else a mixed mesh: memory
+// inside each host, tcp between hosts.
 // Owner: the caller. Threads: one per rank; a collective of all ranks of the epoch. Failure: Kind::timeout names the missing ranks (a log
 // line does after 5 s), Kind::peer_lost, Kind::corrupt (wrong key, version, job, epoch), Kind::usage (bad plan, transport not to be had).
 #pragma once
@@ -19,7 +20,9 @@ struct MeshPlan {
   Secret secret;
   std::vector<Address> addresses;   // one per rank; ours is where `listener` listens
   std::string transport = "auto";   // auto | shm | tcp; shm is refused with the reason when a peer cannot be mapped
-  std::string congestion = "auto";  // tcp only: per-socket congestion control; auto: cubic where the kernel has it, else the system's
+  std::string congestion = "auto";  // sockets: per-socket congestion control; auto: cubic where the kernel has it, else the system's
+  // A word for each rank's host; ranks with different words never share memory. Empty: whoever can map each other shares a host.
+  std::vector<std::string> hosts;
 };
 
 // The listener is closed when all ranks have met: a mesh takes no late comers.

@@ -12,6 +12,7 @@
 #include <future>
 
 #include "cohort/net/conformance.h"
+#include "cohort/net/probe.h"
 #include "cohort/net/socket.h"
 
 namespace cohort::net {
@@ -27,7 +28,8 @@ class Processes {
   Processes(int ranks, const std::string& transport, const Body& body) {
     plan_.job = "test";
     plan_.secret = Secret::random();
-    plan_.transport = transport;
+    plan_.transport = transport == "mixed" ? "auto" : transport;
+    for (int r = 0; transport == "mixed" && r < ranks; ++r) plan_.hosts.push_back(r % 2 == 0 ? "even" : "odd");
     std::vector<Listener> listeners;
     for (int r = 0; r < ranks; ++r) listeners.push_back(listen_on({"127.0.0.1", 0}, plan_.secret));
     for (const auto& l : listeners) plan_.addresses.push_back(l.address);
@@ -86,7 +88,7 @@ class Processes {
 };
 
 class Transports : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(ConnectMesh, Transports, testing::Values("auto", "shm", "tcp"), [](const auto& row) { return row.param; });
+INSTANTIATE_TEST_SUITE_P(ConnectMesh, Transports, testing::Values("auto", "shm", "tcp", "mixed"), [](const auto& row) { return row.param; });
 
 // Everybody sends a megabyte to everybody and adds up what comes.
 std::string exchange_all(Mesh& mesh) {
@@ -104,12 +106,18 @@ std::string exchange_all(Mesh& mesh) {
   return std::string(mesh.transport());
 }
 
+std::string expected(const std::string& wish, int ranks) {
+  if (wish == "auto") return "shm";
+  if (wish != "mixed") return wish;
+  return ranks == 1 ? "shm" : ranks == 2 ? "tcp" : "mixed";  // named hosts: nobody, everybody or some are apart
+}
+
 TEST_P(Transports, ConnectProcesses) {
   for (const int ranks : {1, 2, 5}) {
     Processes all(ranks, GetParam(), exchange_all);
     for (int r = 0; r < ranks; ++r) {
       EXPECT_EQ(all.line(r), "in");
-      EXPECT_EQ(all.line(r), GetParam() == "auto" ? "shm" : GetParam()) << "rank " << r << " of " << ranks;
+      EXPECT_EQ(all.line(r), expected(GetParam(), ranks)) << "rank " << r << " of " << ranks;
     }
   }
 }
@@ -152,7 +160,7 @@ struct Meeting {
       addresses.push_back(listeners.back().address);
     }
   }
-  MeshPlan plan(int r) const { return {"test", Epoch{7}, Rank{r}, secret, addresses, "tcp", "auto"}; }
+  MeshPlan plan(int r) const { return {"test", Epoch{7}, Rank{r}, secret, addresses, "tcp", "auto", {}}; }
   std::future<std::unique_ptr<Mesh>> join(int r, Deadline deadline = soon()) { return join(plan(r), deadline); }
   std::future<std::unique_ptr<Mesh>> join(MeshPlan p, Deadline deadline = soon()) {
     auto listener = std::make_shared<Listener>(std::move(listeners[static_cast<std::size_t>(p.me.value)]));
@@ -256,6 +264,32 @@ TEST(ConnectMesh, RefusesContradictingWishesOnEveryRank) {
   }
 }
 
+TEST(ConnectMesh, RefusesSharedMemoryBetweenHostsThatAreNamedApart) {
+  Meeting m(2);
+  std::vector<std::future<std::unique_ptr<Mesh>>> ranks;
+  for (int r = 0; r < 2; ++r) {
+    auto plan = m.plan(r);
+    plan.transport = "shm";
+    plan.hosts = {"alpha", "beta"};
+    ranks.push_back(m.join(plan));
+  }
+  for (auto& rank : ranks) {
+    const Error error = failure_of([&] { rank.get(); });
+    EXPECT_EQ(error.kind, Kind::usage);
+    EXPECT_THAT(error.what, AllOf(HasSubstr("alpha"), HasSubstr("beta")));
+  }
+}
+
+TEST(ConnectMesh, NumbersHostsAlikeFromWhoMapsWhom) {
+  using Maps = std::vector<std::vector<bool>>;
+  EXPECT_EQ(number_hosts(Maps{{true, true}, {true, true}}), (std::vector<int>{0, 0}));
+  EXPECT_EQ(number_hosts(Maps{{true, true}, {false, true}}), (std::vector<int>{0, 1})) << "one way is not enough";
+  const Maps chain{{true, true, false}, {true, true, true}, {false, true, true}};
+  EXPECT_EQ(number_hosts(chain), (std::vector<int>{0, 0, 1})) << "all ranks of a host map each other";
+  const Maps apart{{true, false, true, false}, {false, true, false, true}, {true, false, true, false}, {false, true, false, true}};
+  EXPECT_EQ(number_hosts(apart), (std::vector<int>{0, 1, 0, 1}));
+}
+
 TEST(ConnectMesh, RefusesAPlanThatCannotWork) {
   Meeting m(2);
   auto plan = m.plan(0);
@@ -264,8 +298,11 @@ TEST(ConnectMesh, RefusesAPlanThatCannotWork) {
   plan = m.plan(0);
   plan.secret = {};
   EXPECT_EQ(failure_of([&] { connect_mesh(plan, listen_on({"127.0.0.1", 0}, {}), soon()); }).kind, Kind::usage);
-  plan = {"test", Epoch{}, Rank{0}, Secret::random(), {m.addresses[0]}, "pigeon", "auto"};
+  plan = {"test", Epoch{}, Rank{0}, Secret::random(), {m.addresses[0]}, "pigeon", "auto", {}};
   EXPECT_THAT(failure_of([&] { connect_mesh(plan, listen_on({"127.0.0.1", 0}, {}), soon()); }).what, HasSubstr("'pigeon' is unknown"));
+  plan = m.plan(0);
+  plan.hosts = {"alpha"};
+  EXPECT_THAT(failure_of([&] { connect_mesh(plan, listen_on({"127.0.0.1", 0}, {}), soon()); }).what, HasSubstr("1 hosts are named"));
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ class FaultyMesh final : public Mesh {
   Epoch epoch() const override { return inner_->epoch(); }
   std::string_view transport() const override { return inner_->transport(); }
   bool shares_memory() const override { return !plan_.any() && inner_->shares_memory(); }
+  int host(Rank peer) const override { return plan_.any() ? peer.value : inner_->host(peer); }
   Link& link(Rank peer) override {
     inner_->link(peer);  // complains about a rank that does not exist
     return *links_[static_cast<std::size_t>(peer.value)];

@@ -78,9 +78,11 @@ class Mesh {
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
   virtual Epoch epoch() const = 0;
-  virtual std::string_view transport() const = 0;  // "shm", "tcp", "loopback"
+  virtual std::string_view transport() const = 0;  // "shm", "tcp", "mixed", "loopback"
   // True when every peer's Segment can be opened from here (and ours from there): shared-memory collectives may be used.
   virtual bool shares_memory() const = 0;
+  // Ranks with the same number map each other's memory, as above: the ranks of one host, in a mesh of several. The same on every rank.
+  virtual int host(Rank peer) const { return shares_memory() ? 0 : peer.value; }
   virtual Link& link(Rank peer) = 0;  // peer == rank() is allowed: a link to oneself
   // The next message of the range from any peer, in order of arrival. Fails when any peer it could come from has failed
   // and nothing of the range is waiting.

@@ -1,10 +1,14 @@
 #include "cohort/net/probe.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "cohort/base/error.h"
+#include "cohort/net/bell_pipe.h"
 #include "cohort/net/little.h"
 #include "cohort/net/shm.h"
 
@@ -14,7 +18,7 @@ namespace {
 enum : std::uint16_t { kMemoryFrame = 1, kMappedFrame = 2 };  // control frames between handshake and data
 enum class Wish : std::uint8_t { any, shm, tcp };
 constexpr std::array<std::string_view, 3> kWishes{"auto", "shm", "tcp"};
-constexpr std::size_t kMemoryBytes = 56;
+constexpr std::size_t kMemoryBytes = 64;
 constexpr std::size_t kReasonBytes = 512;
 
 Wish wish_named(const std::string& name) {
@@ -28,7 +32,14 @@ struct Memory {
   Wish wish = Wish::any;
   bool there = false;
   SegmentName name;
+  std::uint64_t network = 0;  // its network namespace
+  std::int32_t bell = -1;     // descriptor of its pipe
 };
+
+std::uint64_t network_namespace() {
+  struct stat st {};
+  return stat("/proc/self/ns/net", &st) == 0 ? st.st_ino : 0;
+}
 
 std::array<std::byte, kMemoryBytes> encode(const Memory& m) {
   std::array<std::byte, kMemoryBytes> out{};
@@ -40,6 +51,8 @@ std::array<std::byte, kMemoryBytes> encode(const Memory& m) {
   put_little<std::uint64_t>(&out[24], m.name.stamp[0]);
   put_little<std::uint64_t>(&out[32], m.name.stamp[1]);
   put_little<std::uint64_t>(&out[40], m.name.inode);
+  put_little<std::uint64_t>(&out[48], m.network);
+  put_little<std::uint32_t>(&out[56], static_cast<std::uint32_t>(m.bell));
   return out;
 }
 
@@ -52,29 +65,39 @@ Memory decode(ConstBytes in) {
   m.name.bytes = get_little<std::uint64_t>(&in[16]);
   m.name.stamp = {get_little<std::uint64_t>(&in[24]), get_little<std::uint64_t>(&in[32])};
   m.name.inode = get_little<std::uint64_t>(&in[40]);
+  m.network = get_little<std::uint64_t>(&in[48]);
+  m.bell = static_cast<std::int32_t>(get_little<std::uint32_t>(&in[56]));
   return m;
 }
 
 class Prober {
  public:
-  Prober(Rank me, Wish wish, std::vector<std::optional<Wire>>& wires, Deadline deadline)
-      : me_(me), wires_(wires), deadline_(deadline), memories_(wires.size()) {
+  Prober(Rank me, Wish wish, const std::vector<std::string>& labels, std::vector<std::optional<Wire>>& wires, Deadline deadline)
+      : me_(me), labels_(labels), wires_(wires), deadline_(deadline), memories_(wires.size()) {
     memories_[mine()].wish = wish;
   }
 
   Probe run() {
     Probe out;
+    out.peers.resize(wires_.size());
+    out.bells.resize(wires_.size());
     announce(out);
     const Wish wish = agree_on_wish();
+    std::vector<bool> mapped(wires_.size(), false);
+    mapped[mine()] = true;
     if (wish == Wish::tcp) {
+      out.hosts.resize(wires_.size());
+      std::iota(out.hosts.begin(), out.hosts.end(), 0);
       out.why = "tcp was asked for";
       return out;
     }
-    std::string why = out.why.empty() ? map_all(out) : out.why;
-    out.why = agree_on_result(why);
-    out.shared = out.why.empty();
-    if (!out.shared && wish == Wish::shm) throw_failure(Kind::usage, "shm was asked for but cannot be had: {}; use tcp or auto", out.why);
-    if (!out.shared) out.peers.clear();
+    std::string why = out.why.empty() ? map_all(out, mapped) : out.why;
+    out.hosts = agree_on_hosts(mapped, why);
+    out.why = out.all_share() ? "" : why;
+    if (!out.all_share() && wish == Wish::shm)
+      throw_failure(Kind::usage, "shm was asked for but cannot be had: {}; use tcp or auto", out.why);
+    for (std::size_t r = 0; r < out.peers.size(); ++r)
+      if (out.hosts[r] != out.hosts[mine()]) out.peers[r] = {}, out.bells[r] = {};
     return out;
   }
 
@@ -98,8 +121,11 @@ class Prober {
     Memory& m = memories_[mine()];
     try {
       if (m.wish != Wish::tcp) out.own = make_shm_inbox(static_cast<int>(wires_.size()));
+      if (m.wish != Wish::tcp) out.bell = make_bell();
       m.there = m.wish != Wish::tcp;
       if (m.there) m.name = out.own.name();
+      m.bell = out.bell.get();
+      m.network = network_namespace();
     } catch (const Failure& f) {
       out.why = fmt::format("rank {}: {}", me_.value, f.what());
     }
@@ -117,34 +143,57 @@ class Prober {
     return tcp ? Wish::tcp : shm ? Wish::shm : Wish::any;
   }
 
-  std::string map_all(Probe& out) const {
-    out.peers.resize(wires_.size());
-    for (std::size_t r = 0; r < wires_.size(); ++r) {
-      if (!wires_[r]) continue;
-      std::string why = "it has none";
-      auto segment = memories_[r].there ? Segment::open(memories_[r].name, false, &why) : std::nullopt;
-      if (!segment) return fmt::format("rank {} cannot map the memory of rank {}: {}", me_.value, r, why);
-      out.peers[r] = std::move(*segment);
-    }
-    return {};
-  }
-
-  // The lowest rank's reason, the same on every rank; empty: all mapped all.
-  std::string agree_on_result(const std::string& why) {
-    send_all(kMappedFrame, as_bytes(std::string_view(why).substr(0, kReasonBytes)));
+  // Maps whom it can; the reason for the first it cannot.
+  std::string map_all(Probe& out, std::vector<bool>& mapped) const {
     std::string first;
     for (std::size_t r = 0; r < wires_.size(); ++r) {
-      std::string reason = why.substr(0, kReasonBytes);
-      if (wires_[r]) {
-        const auto body = recv_from(r, kMappedFrame, 0, kReasonBytes);
-        reason.assign(reinterpret_cast<const char*>(body.data()), body.size());
-      }
-      if (first.empty()) first = reason;
+      if (!wires_[r]) continue;
+      const std::string why = map_one(out, r);
+      mapped[r] = why.empty();
+      if (first.empty() && !why.empty()) first = fmt::format("rank {} cannot map the memory of rank {}: {}", me_.value, r, why);
     }
     return first;
   }
 
+  std::string map_one(Probe& out, std::size_t r) const {
+    const Memory& theirs = memories_[r];
+    if (!theirs.there) return "it has none";
+    if (!labels_.empty() && labels_[r] != labels_[mine()])
+      return fmt::format("it is on host {}, this one on host {}", labels_[r], labels_[mine()]);
+    if (theirs.network != memories_[mine()].network) return "it is in another network namespace";
+    std::string why;
+    auto segment = Segment::open(theirs.name, false, &why);
+    if (!segment) return why;
+    try {
+      out.bells[r] = open_bell(theirs.name.pid, theirs.bell);
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+    out.peers[r] = std::move(*segment);
+    return {};
+  }
+
+  // Everybody tells everybody whom it has mapped: all see the same table and number the hosts alike. why: the lowest rank's.
+  std::vector<int> agree_on_hosts(const std::vector<bool>& mapped, std::string& why) {
+    const std::size_t n = wires_.size();
+    std::vector<std::byte> body(n);
+    for (std::size_t r = 0; r < n; ++r) body[r] = std::byte{mapped[r]};
+    const std::string_view reason = std::string_view(why).substr(0, kReasonBytes);
+    body.insert(body.end(), as_bytes(reason).begin(), as_bytes(reason).end());
+    send_all(kMappedFrame, body);
+    std::vector<std::vector<bool>> maps(n);
+    std::string first;
+    for (std::size_t r = 0; r < n; ++r) {
+      const auto said = wires_[r] ? recv_from(r, kMappedFrame, n, n + kReasonBytes) : body;
+      for (std::size_t peer = 0; peer < n; ++peer) maps[r].push_back(said[peer] != std::byte{0});
+      if (first.empty()) first.assign(reinterpret_cast<const char*>(said.data()) + n, said.size() - n);
+    }
+    why = first;
+    return number_hosts(maps);
+  }
+
   const Rank me_;
+  const std::vector<std::string>& labels_;
   std::vector<std::optional<Wire>>& wires_;
   const Deadline deadline_;
   std::vector<Memory> memories_;  // by rank
@@ -152,8 +201,30 @@ class Prober {
 
 }  // namespace
 
-Probe probe_memory(Rank me, const std::string& wish, std::vector<std::optional<Wire>>& wires, Deadline deadline) {
-  return Prober(me, wish_named(wish), wires, deadline).run();
+bool Probe::all_share() const {
+  return std::all_of(hosts.begin(), hosts.end(), [&](int host) { return host == hosts.front(); });
+}
+
+bool Probe::none_share() const { return hosts.empty() || *std::max_element(hosts.begin(), hosts.end()) + 1 == static_cast<int>(hosts.size()); }
+
+std::vector<int> number_hosts(const std::vector<std::vector<bool>>& maps) {
+  std::vector<int> hosts;
+  for (std::size_t r = 0; r < maps.size(); ++r) {
+    int host = 0;
+    const auto fits = [&] {
+      for (std::size_t other = 0; other < r; ++other)
+        if (hosts[other] == host && !(maps[r][other] && maps[other][r])) return false;
+      return true;
+    };
+    while (!fits()) ++host;
+    hosts.push_back(host);
+  }
+  return hosts;
+}
+
+Probe probe_memory(Rank me, const std::string& wish, const std::vector<std::string>& labels, std::vector<std::optional<Wire>>& wires,
+                   Deadline deadline) {
+  return Prober(me, wish_named(wish), labels, wires, deadline).run();
 }
 
 }  // namespace cohort::net

@@ -29,6 +29,7 @@ struct ShmPlan {
   // Control connections by rank (ours empty): goodbyes and aborts travel there, and an end without goodbye is a death, noticed at
   // once. An empty vector: all ranks are threads of one process and their destructors tell.
   std::vector<std::optional<Wire>> wires;
+  std::vector<Fd> bells;  // by rank, empty when nobody sleeps in poll(2): their pipes (bell_pipe.h), opened
 };
 std::unique_ptr<Mesh> shm_mesh(ShmPlan plan);
 

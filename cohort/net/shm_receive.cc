@@ -1,4 +1,4 @@
-#include "cohort/net/shm_mesh.h"
+#include "cohort/net/shm_rings.h"
 
 namespace cohort::net {
 namespace {
@@ -7,11 +7,11 @@ constexpr std::uint64_t kMostBytes = 1ULL << 46;  // no message is longer: a len
 
 }  // namespace
 
-bool ShmMesh::pull(Rank from) {
+bool ShmRings::pull(Rank from) {
   In& i = in(from);
   const bool leaving = i.leaving.load();  // before the look at the ring: its goodbye came after its last byte
   if (i.ring.empty()) {
-    if (leaving && !mailbox_.failed(from)) lost(from, left_error(from), true);
+    if (leaving && !mailbox_.failed(from)) events_.lost(from, left_error(from), true);
     return false;
   }
   if (mailbox_.failed(from)) {  // nobody wants it, but its writer shall not wait for ever
@@ -29,7 +29,7 @@ bool ShmMesh::pull(Rank from) {
   }
 }
 
-bool ShmMesh::read_some(Rank from, In& i) {
+bool ShmRings::read_some(Rank from, In& i) {
   bool moved = false;
   std::size_t quiet = 0;  // bytes read that the writer was not told of
   for (std::size_t held = i.ring.available(); held > 0; moved = true) {
@@ -59,7 +59,7 @@ bool ShmMesh::read_some(Rank from, In& i) {
 
 // At a header: delivers a small message that is all here, or starts the landing of another. Returns the bytes used, 0 when the mailbox
 // has no room for it now.
-std::size_t ShmMesh::read_message(Rank from, In& i, std::size_t held) {
+std::size_t ShmRings::read_message(Rank from, In& i, std::size_t held) {
   RingHeader header;
   std::memcpy(&header, i.ring.peek(kRingStep).data(), sizeof header);  // a copy: the writer could change it under our eyes
   if (header.length > kMostBytes) throw_failure(Kind::corrupt, "shm: a message of {} bytes was announced", header.length);

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "cohort/net/bell_pipe.h"
+
 namespace cohort::net {
 
 void Inbox::format(std::size_t ranks, std::size_t ring_bytes) const {
@@ -16,6 +18,12 @@ void Inbox::check(std::size_t ranks, std::size_t ring_bytes) const {
   const bool fits = bytes_ >= sizeof(InboxHead) && head().ranks == ranks && head().ring_bytes == ring_bytes;
   if (!fits || !std::has_single_bit(ring_bytes) || ring_bytes < kPageBytes || bytes_ != bytes_for(ranks, ring_bytes))
     throw_failure(Kind::corrupt, "shm: {} bytes of memory are not an inbox for {} ranks with rings of {} bytes", bytes_, ranks, ring_bytes);
+}
+
+void Inbox::ring_pipe() const {
+  std::uint32_t how = InboxHead::kInPoll;
+  if (bell_ < 0 || !head().sleeping.compare_exchange_strong(how, 0)) return;  // one of us is enough
+  ring_bell(bell_);
 }
 
 }  // namespace cohort::net

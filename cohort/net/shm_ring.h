@@ -36,7 +36,7 @@ struct RingCounts {
 struct InboxHead {
   std::uint64_t ranks;
   std::uint64_t ring_bytes;
-  alignas(kApart) Word sleeping;  // the owner sleeps (or is about to): whoever changes something rings the doorbell
+  alignas(kApart) Word sleeping;  // the owner sleeps (or is about to): whoever changes something wakes it, in the way this says
   alignas(kApart) Word doorbell;
   alignas(kApart) Word attention;   // changes when some rank's last words change; for ranks that are threads
   alignas(kApart) Word last_words;  // of the owner: bits kAborted, kLeft
@@ -44,6 +44,7 @@ struct InboxHead {
   std::uint32_t length;
   char text[1024];
   static constexpr std::uint32_t kAborted = 1, kLeft = 2;
+  static constexpr std::uint32_t kOnDoorbell = 1, kInPoll = 2;  // what `sleeping` says
 };
 static_assert(sizeof(InboxHead) <= kPageBytes && sizeof(RingCounts) <= kPageBytes);
 
@@ -131,18 +132,23 @@ class Inbox {
     return base_ + kPageBytes + static_cast<std::size_t>(writer.value) * (kPageBytes + ring_bytes);
   }
   void ring_doorbell() const {  // wakes the owner if it sleeps
-    if (head().sleeping.load() == 0) return;
+    const std::uint32_t how = head().sleeping.load();
+    if (how == 0) return;
+    if (how == InboxHead::kInPoll) return ring_pipe();
     head().doorbell.fetch_add(1);
     futex_wake(head().doorbell, 1);
   }
+  void set_bell(int fd) { bell_ = fd; }
   void call_attention() const {
     head().attention.fetch_add(1);
     futex_wake(head().attention, 1);
   }
 
  private:
+  void ring_pipe() const;
   std::byte* base_ = nullptr;
   std::size_t bytes_ = 0;
+  int bell_ = -1;  // the owner's pipe, opened here
 };
 
 }  // namespace cohort::net

@@ -1,9 +1,9 @@
-#include "cohort/net/shm_mesh.h"
+#include "cohort/net/shm_rings.h"
 
 namespace cohort::net {
 
 // As much of the message as the ring takes now, from where the last call stopped; true when that was all of it.
-bool ShmMesh::Out::put(Tag tag, ConstBytes bytes, const Inbox& reader) {
+bool ShmRings::Out::put(Tag tag, ConstBytes bytes, const Inbox& reader) {
   std::size_t room = ring.room(kRingStep + round_up(bytes.size() - sent, kRingStep));
   const auto show = [&] {
     ring.publish();
@@ -34,21 +34,21 @@ bool ShmMesh::Out::put(Tag tag, ConstBytes bytes, const Inbox& reader) {
   return true;
 }
 
-Pending ShmMesh::launch(Rank to, ConstBytes bytes, Tag tag) {
+std::shared_ptr<Sending> ShmRings::launch(Rank to, ConstBytes bytes, Tag tag) {
   Out& o = out(to);
   try {
     const std::lock_guard lock(o.mutex);
-    if (o.queue.empty() && o.put(tag, bytes, inbox(to))) return {};
+    if (o.queue.empty() && o.put(tag, bytes, inbox(to))) return nullptr;
     o.queue.push_back(std::make_shared<Sending>(to, tag, bytes));
     o.busy = true;
-    return pending(o.queue.back());
+    return o.queue.back();
   } catch (const Failure& failure) {
     broken(to, failure);
   }
-  throw_failure_of(to);
+  throw Failure{mailbox_.failure(to).value()};
 }
 
-bool ShmMesh::push(Rank to) {
+bool ShmRings::push(Rank to) {
   Out& o = out(to);
   bool moved = false;
   try {
@@ -72,7 +72,7 @@ bool ShmMesh::push(Rank to) {
   return moved;
 }
 
-void ShmMesh::on_failed(Rank peer) noexcept {
+void ShmRings::failed(Rank peer) noexcept {
   in(peer).paused = false;
   const std::lock_guard lock(out(peer).mutex);
   out(peer).queue.clear();

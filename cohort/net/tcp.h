@@ -19,6 +19,7 @@ struct TcpPlan {
   std::vector<std::optional<Wire>> wires;  // by rank, ours empty; all peers' frames have been read
   std::string congestion = "auto";         // auto: cubic where the kernel has it, else the system's; or a name the kernel knows
   bool all_far = false;                    // treat peers of this host as if they were remote: checksums, zero-copy sends
+  bool partial = false;                    // ranks without a wire are reached by other means: mixed_mesh.h
 };
 std::unique_ptr<Mesh> tcp_mesh(TcpPlan plan);
 

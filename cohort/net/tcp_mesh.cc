@@ -44,7 +44,7 @@ TcpMesh::TcpMesh(TcpPlan plan)
     : Hub(plan.me, static_cast<int>(plan.wires.size()), plan.epoch, patience(plan.wires.size())), by_rank_(plan.wires.size(), nullptr) {
   for (int r = 0; r < size(); ++r) {
     auto& wire = plan.wires[static_cast<std::size_t>(r)];
-    if (wire.has_value() == (Rank{r} == rank()))
+    if (wire.has_value() ? Rank{r} == rank() : Rank{r} != rank() && !plan.partial)
       throw_failure(Kind::bug, "tcp: rank {} got {} connection to rank {}", rank().value, wire ? "a" : "no", r);
     if (!wire) continue;
     set_congestion(wire->fd(), plan.congestion);
@@ -52,14 +52,22 @@ TcpMesh::TcpMesh(TcpPlan plan)
     peers_.push_back(std::make_unique<TcpPeer>(std::move(*wire), mailbox_, Rank{r}, local));
     by_rank_[static_cast<std::size_t>(r)] = peers_.back().get();
   }
-  if (!peers_.empty()) monitor_ = std::thread([this] { monitor(); });
+  if (!plan.partial) start_monitor();
 }
 
 TcpMesh::~TcpMesh() {
+  stop_monitor();
+  say_goodbye();
+}
+
+void TcpMesh::start_monitor() {
+  if (!peers_.empty()) monitor_ = std::thread([this] { monitor(); });
+}
+
+void TcpMesh::stop_monitor() {
   closing_.store(true);
   monitor_bell_.ring();
   if (monitor_.joinable()) monitor_.join();
-  say_goodbye();
 }
 
 Pending TcpMesh::launch(Rank to, ConstBytes bytes, Tag tag) {
@@ -138,6 +146,7 @@ void TcpMesh::list_polls() {
 
 void TcpMesh::sleep(Deadline deadline) {
   list_polls();
+  if (also_ >= 0) polls_.push_back({also_, POLLIN, 0});
   asleep_.store(true);
   if (!woken_.load()) poll(polls_.data(), polls_.size(), deadline.sooner(look_at_).left_ms());
   asleep_.store(false);

@@ -49,7 +49,7 @@ struct TcpPeer {
   bool shut = false;                 // destructor only: we have said all we had to say
 };
 
-class TcpMesh final : public Hub {
+class TcpMesh : public Hub {  // MixedMesh derives from it: peers of this host it reaches in another way
  public:
   explicit TcpMesh(TcpPlan plan);
   ~TcpMesh() override;
@@ -64,6 +64,9 @@ class TcpMesh final : public Hub {
   void tell_abort(const Error& error) noexcept override;
   void on_failed(Rank peer) noexcept override;
   void on_room(Rank peer) override;
+  void start_monitor();  // the last thing a derived class does when it is made ..
+  void stop_monitor();   // .. and the first when it goes: the monitor calls step()
+  int also_ = -1;        // constant after construction: one more descriptor that ends sleep()
 
  private:
   TcpPeer& peer(Rank rank) { return *by_rank_[static_cast<std::size_t>(rank.value)]; }
