@@ -15,10 +15,10 @@ class Courier {
  public:
   void put(std::byte* to, const std::byte* from, std::size_t bytes);
   bool near() const { return confidence_ >= kSure; }
+  void saw(Clock::duration page_took);  // what put() learns from each piece
 
  private:
   static constexpr int kSure = 2, kMost = 4;
-  void saw(Clock::duration page_took);
   int confidence_ = 0;  // pages, nearly in a row, that went quickly
 };
 

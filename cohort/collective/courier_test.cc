@@ -16,12 +16,13 @@ std::vector<std::byte> counted(std::size_t bytes) {
   return made;
 }
 
-// Both ways are met: the first pieces go around the cache, later ones through it once enough pages went quickly.
-TEST(Courier, CarriesEveryByteAndNoOtherFromAnyOffset) {
+// Either way: around the cache, and through it once enough pages went quickly.
+void carry(bool quickly) {
   Courier courier;
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{63}, kPageBytes - 1, kPageBytes, kPageBytes + 1, 128_KiB - 1,
                                   128_KiB, 128_KiB + 7, 1_MiB})
     for (const std::size_t offset : {std::size_t{0}, std::size_t{1}, std::size_t{16}, std::size_t{60}}) {
+      for (int page = 0; page < 4; ++page) courier.saw(quickly ? 120ns : 1us);
       const auto sent = counted(bytes + offset);
       std::vector<std::byte> stage(bytes + offset + 64, std::byte{0xEE});
       courier.put(stage.data() + offset, sent.data() + offset, bytes);
@@ -33,14 +34,32 @@ TEST(Courier, CarriesEveryByteAndNoOtherFromAnyOffset) {
     }
 }
 
-// Memory that nobody else reads is as near as can be.
-TEST(Courier, FindsItsOwnMemoryNear) {
+TEST(Courier, CarriesEveryByteAndNoOtherFromAnyOffset) {
+  carry(false);
+  carry(true);
+}
+
+TEST(Courier, BelievesInNearCoresAfterTwoQuickPagesAndForgivesALateOne) {
   Courier courier;
-  const auto sent = counted(256_KiB);
-  std::vector<std::byte> stage(sent.size());
   EXPECT_FALSE(courier.near());
-  for (int i = 0; i < 100 && !courier.near(); ++i)  // a machine with other work interrupts some of them
-    courier.put(stage.data(), sent.data(), sent.size());
+  courier.saw(120ns);
+  EXPECT_FALSE(courier.near());
+  courier.saw(120ns);
+  EXPECT_TRUE(courier.near());
+  courier.saw(120ns);
+  courier.saw(2ms);  // interrupted
+  EXPECT_TRUE(courier.near());
+  courier.saw(1us);  // the cores have wandered apart
+  EXPECT_FALSE(courier.near());
+}
+
+TEST(Courier, NeverDoubtsForLong) {
+  Courier courier;
+  for (int i = 0; i < 1000; ++i) courier.saw(120ns);
+  for (int i = 0; i < 3; ++i) courier.saw(1us);
+  EXPECT_FALSE(courier.near());
+  for (int i = 0; i < 1000; ++i) courier.saw(1us);
+  for (int i = 0; i < 2; ++i) courier.saw(120ns);
   EXPECT_TRUE(courier.near());
 }
 
