@@ -86,6 +86,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="gradients,small")
     options = parser.parse_args()
+    if "RANK" not in os.environ:
+        raise SystemExit("bench/python.py compares ranks: start it with `cohort run -n 2 -- python bench/python.py`")
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     hvd.init()
     dist.init_process_group("gloo")
