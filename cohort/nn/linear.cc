@@ -21,7 +21,7 @@ bool can_accumulate(const at::Tensor& weight, const at::Tensor& out) {
 struct Accumulating : autograd::Function<Accumulating> {
   static at::Tensor forward(autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
     context->save_for_backward({x, weight});
-    return bias.defined() ? at::addmm(bias, x, weight.t()) : x.mm(weight.t());
+    return at::addmm(bias, x, weight.t());
   }
 
   static autograd::variable_list backward(autograd::AutogradContext* context, autograd::variable_list given) {
@@ -54,7 +54,7 @@ InPlaceGradients::InPlaceGradients(bool allow) : before_(std::exchange(inner_all
 InPlaceGradients::~InPlaceGradients() { inner_allowed = before_; }
 
 at::Tensor linear(torch::nn::LinearImpl& layer, const at::Tensor& x) {
-  const bool accumulate = at::GradMode::is_enabled() && layer.weight.requires_grad() && layer.weight.grad().defined() && x.dim() >= 2 &&
+  const bool accumulate = at::GradMode::is_enabled() && layer.weight.requires_grad() && layer.weight.grad().defined() && layer.bias.defined() && x.dim() >= 2 &&
                           x.device().is_cpu() && x.scalar_type() == layer.weight.scalar_type() &&
                           !at::autocast::is_autocast_enabled(at::kCPU);  // there the product has 16 bits, the gradient 32
   if (!accumulate) return layer.forward(x);

@@ -50,6 +50,13 @@ TEST(Linear, KeepsTheMemoryOfTheGradientAndFiresTheHook) {
   EXPECT_EQ(fired, 3);
 }
 
+TEST(Linear, ALayerWithoutABiasIsTorchs) {
+  torch::nn::Linear layer(torch::nn::LinearOptions(7, 5).bias(false));
+  layer->weight.mutable_grad() = at::ones({5, 7});
+  linear(*layer, at::ones({3, 7})).sum().backward();
+  EXPECT_TRUE(at::equal(layer->weight.grad(), at::full({5, 7}, 4)));
+}
+
 TEST(Linear, UsedTwiceInOneGraphSumsBoth) {
   Pair pair;
   const at::Tensor a = at::randn({3, 7}), b = at::randn({4, 7});

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cohort/base/error.h"
+#include "cohort/nn/linear.h"
 #include "cohort/nn/sync_batch_norm.h"
 
 namespace cohort::nn {
@@ -66,10 +67,10 @@ AttentionImpl::AttentionImpl(const TransformerOptions& given) : options(given) {
 at::Tensor AttentionImpl::forward(const at::Tensor& x) {
   const std::int64_t n = x.size(0), t = x.size(1), d = options.d;
   const auto parts =
-      c_attn(x).view({n, t, 3, options.heads, d / options.heads}).permute({2, 0, 3, 1, 4}).unbind(0);  // each [n, heads, t, d / heads]
+      linear(*c_attn, x).view({n, t, 3, options.heads, d / options.heads}).permute({2, 0, 3, 1, 4}).unbind(0);  // each [n, heads, t, d / heads]
   const at::Tensor mixed =
       at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, is_training() ? options.dropout : 0.0, options.causal);
-  return dropout(c_proj(mixed.transpose(1, 2).reshape({n, t, d})));
+  return dropout(linear(*c_proj, mixed.transpose(1, 2).reshape({n, t, d})));
 }
 
 MlpImpl::MlpImpl(const TransformerOptions& given) {
@@ -78,7 +79,7 @@ MlpImpl::MlpImpl(const TransformerOptions& given) {
   dropout = register_module("dropout", torch::nn::Dropout(given.dropout));
 }
 
-at::Tensor MlpImpl::forward(const at::Tensor& x) { return dropout(c_proj(at::gelu(c_fc(x), "tanh"))); }
+at::Tensor MlpImpl::forward(const at::Tensor& x) { return dropout(linear(*c_proj, at::gelu(linear(*c_fc, x), "tanh"))); }
 
 TransformerBlockImpl::TransformerBlockImpl(const TransformerOptions& given) {
   ln_1 = register_module("ln_1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({given.d})));
