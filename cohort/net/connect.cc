@@ -32,14 +32,16 @@ std::unique_ptr<Mesh> make_mixed(const MeshPlan& plan, Probe probe, Wires wires)
   Wires inside(wires.size());
   for (std::size_t r = 0; r < wires.size(); ++r)
     if (probe.hosts[r] == here) inside[r] = std::exchange(wires[r], std::nullopt);
-  return mixed_mesh({.hosts = std::move(probe.hosts),
-                     .inside = {plan.me, plan.epoch, std::move(probe.own), std::move(probe.peers), std::move(inside), std::move(probe.bells)},
-                     .between = {.me = plan.me, .epoch = plan.epoch, .wires = std::move(wires), .congestion = plan.congestion},
-                     .bell = std::move(probe.bell)});
+  return mixed_mesh(
+      {.hosts = std::move(probe.hosts),
+       .inside = {plan.me, plan.epoch, std::move(probe.own), std::move(probe.peers), std::move(inside), std::move(probe.bells)},
+       .between = {.me = plan.me, .epoch = plan.epoch, .wires = std::move(wires), .congestion = plan.congestion},
+       .bell = std::move(probe.bell)});
 }
 
 std::unique_ptr<Mesh> make_mesh(const MeshPlan& plan, Probe probe, Wires wires) {
-  if (probe.all_share() && probe.own) return shm_mesh({plan.me, plan.epoch, std::move(probe.own), std::move(probe.peers), std::move(wires), {}});
+  if (probe.all_share() && probe.own)
+    return shm_mesh({plan.me, plan.epoch, std::move(probe.own), std::move(probe.peers), std::move(wires), {}});
   if (!probe.none_share()) return make_mixed(plan, std::move(probe), std::move(wires));
   return tcp_mesh({.me = plan.me, .epoch = plan.epoch, .wires = std::move(wires), .congestion = plan.congestion});
 }

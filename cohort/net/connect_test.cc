@@ -88,7 +88,8 @@ class Processes {
 };
 
 class Transports : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(ConnectMesh, Transports, testing::Values("auto", "shm", "tcp", "mixed"), [](const auto& row) { return row.param; });
+INSTANTIATE_TEST_SUITE_P(ConnectMesh, Transports, testing::Values("auto", "shm", "tcp", "mixed"),
+                         [](const auto& row) { return row.param; });
 
 // Everybody sends a megabyte to everybody and adds up what comes.
 std::string exchange_all(Mesh& mesh) {

@@ -17,7 +17,6 @@ struct MixedPlan {
 std::unique_ptr<Mesh> mixed_mesh(MixedPlan plan);
 
 // Ranks as threads of this process, over real rings and real sockets of 127.0.0.1; hosts is one number per rank.
-std::vector<std::unique_ptr<Mesh>> mixed_meshes(const std::vector<int>& hosts, Epoch epoch = {},
-                                                const std::string& congestion = "auto");
+std::vector<std::unique_ptr<Mesh>> mixed_meshes(const std::vector<int>& hosts, Epoch epoch = {}, const std::string& congestion = "auto");
 
 }  // namespace cohort::net

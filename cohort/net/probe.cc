@@ -205,7 +205,9 @@ bool Probe::all_share() const {
   return std::all_of(hosts.begin(), hosts.end(), [&](int host) { return host == hosts.front(); });
 }
 
-bool Probe::none_share() const { return hosts.empty() || *std::max_element(hosts.begin(), hosts.end()) + 1 == static_cast<int>(hosts.size()); }
+bool Probe::none_share() const {
+  return hosts.empty() || *std::max_element(hosts.begin(), hosts.end()) + 1 == static_cast<int>(hosts.size());
+}
 
 std::vector<int> number_hosts(const std::vector<std::vector<bool>>& maps) {
   std::vector<int> hosts;

@@ -54,8 +54,8 @@ InPlaceGradients::InPlaceGradients(bool allow) : before_(std::exchange(inner_all
 InPlaceGradients::~InPlaceGradients() { inner_allowed = before_; }
 
 at::Tensor linear(torch::nn::LinearImpl& layer, const at::Tensor& x) {
-  const bool accumulate = at::GradMode::is_enabled() && layer.weight.requires_grad() && layer.weight.grad().defined() && layer.bias.defined() && x.dim() >= 2 &&
-                          x.device().is_cpu() && x.scalar_type() == layer.weight.scalar_type() &&
+  const bool accumulate = at::GradMode::is_enabled() && layer.weight.requires_grad() && layer.weight.grad().defined() &&
+                          layer.bias.defined() && x.dim() >= 2 && x.device().is_cpu() && x.scalar_type() == layer.weight.scalar_type() &&
                           !at::autocast::is_autocast_enabled(at::kCPU);  // there the product has 16 bits, the gradient 32
   if (!accumulate) return layer.forward(x);
   const at::Tensor y = Accumulating::apply(x.flatten(0, -2), layer.weight, layer.bias);

@@ -82,7 +82,9 @@ void Engine::init(const EngineSettings& settings) {
   }
   std::vector<std::vector<int>> sets{up_to(world->comm->size())};
   sets.insert(sets.end(), settings.sets.begin(), settings.sets.end());
-  for (const auto& ranks : sets) world->sets[world->next_set++] = open_set(*world, ranks);
+  for (const auto& ranks : sets) {  // one that is given twice is one
+    if (!find_set(*world, checked(ranks, world->comm->size()))) world->sets[world->next_set++] = open_set(*world, ranks);
+  }
   std::lock_guard lock(mutex_);
   world_ = std::move(world);
   owner_ = getpid();
@@ -148,13 +150,17 @@ std::vector<std::string> Engine::hosts() const {
 
 // ---- process sets
 
+std::optional<int> Engine::find_set(const World& world, const std::vector<Rank>& ranks) {
+  for (const auto& [id, set] : world.sets)
+    if (set->ranks == ranks) return id;
+  return std::nullopt;
+}
+
 std::shared_ptr<ProcessSet> Engine::open_set(World& world, const std::vector<int>& ranks) const {
   auto set = std::make_shared<ProcessSet>();
   set->ranks = checked(ranks, world.comm->size());
-  for (const auto& [id, other] : world.sets) {
-    if (other->ranks == set->ranks)
-      throw_failure(Kind::usage, "a process set of ranks [{}] exists already: number {}", fmt::join(ranks, ", "), id);
-  }
+  if (const auto id = find_set(world, set->ranks))
+    throw_failure(Kind::usage, "a process set of ranks [{}] exists already: number {}", fmt::join(ranks, ", "), *id);
   const std::string name = fmt::format("process set [{}]", fmt::join(numbers(set->ranks), ", "));
   auto comm = world.comm->subset(set->ranks, {.name = name});
   if (!comm) return set;
@@ -224,6 +230,8 @@ HandleId Engine::submit(int set, Request request, const std::string& name) {
     }
     request.operation.root = Rank{static_cast<int>(at - where->ranks.begin())};
   }
+  request.operation.name = fmt::format("{} {}", verb, name);
+  queue::check(request.operation, where->mine, where->queue->size());  // what is refused here takes no number of the nameless
   if (name.empty()) {  // counted anew after each join: ranks that had less to do than others meet there again
     std::lock_guard lock(mutex_);
     request.operation.name = fmt::format("{}.noname.{}.{}", verb, where->joins, where->unnamed[request.operation.verb]++);

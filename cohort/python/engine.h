@@ -92,6 +92,7 @@ class Engine {
   void leave(std::shared_ptr<World> world);
   std::optional<Entry> find(HandleId id) const;
   HandleId remember(Entry entry);
+  static std::optional<int> find_set(const World& world, const std::vector<Rank>& ranks);
   std::shared_ptr<ProcessSet> open_set(World& world, const std::vector<int>& ranks) const;
 
   mutable Timeline timeline_;

@@ -25,7 +25,7 @@ std::string shouted(queue::Verb verb) {
 
 void Timeline::start(const std::string& path, bool mark_cycles) {
   std::lock_guard lock(mutex_);
-  if (file_) throw_failure(Kind::usage, "a timeline is being written to {} already; stop_timeline() first", path_);
+  end();
   file_.reset(std::fopen(path.c_str(), "w"));
   if (!file_) throw_system(fmt::format("open {} for the timeline", path));
   path_ = path;
@@ -42,6 +42,10 @@ void Timeline::start(const std::string& path, bool mark_cycles) {
 
 void Timeline::stop() {
   std::lock_guard lock(mutex_);
+  end();
+}
+
+void Timeline::end() {
   on_ = false;
   if (!file_) return;
   std::fputs("\n]\n", file_.get());

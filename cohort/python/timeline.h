@@ -31,6 +31,7 @@ class Timeline {
   void record(const queue::Event& event) noexcept;
   Row& row(const std::string& name);
   void line(const std::string& text);
+  void end();  // mutex_ held
 
   std::atomic<bool> on_{false};
   std::mutex mutex_;

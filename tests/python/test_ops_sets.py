@@ -236,6 +236,18 @@ def test_sparse_allreduce_gathers_and_adds():
 
 
 @ranks(1, 2)
+def test_another_timeline_ends_the_one_before():
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, word) for word in ("one", "two")]
+        for path in paths:
+            hvd.start_timeline(path)
+            hvd.allreduce(torch.ones(3), name=os.path.basename(path))
+        hvd.stop_timeline()
+        for path in paths if hvd.rank() == 0 else []:
+            assert os.path.basename(path) in str(json.load(open(path)))
+
+
+@ranks(1, 2)
 def test_timeline_holds_operations_negotiations_and_cycles():
     with tempfile.TemporaryDirectory() as folder:
         for cycles in (False, True):
@@ -243,9 +255,6 @@ def test_timeline_holds_operations_negotiations_and_cycles():
             hvd.start_timeline(path, mark_cycles=cycles)
             hvd.allreduce(torch.ones(3), name='a "quoted" name')
             hvd.allgather(torch.ones(3), name="gathered")
-            if hvd.rank() == 0:
-                with pytest.raises(ValueError, match="already"):
-                    hvd.start_timeline(path)
             hvd.stop_timeline()
             if hvd.rank() != 0:
                 assert not os.path.exists(path)

@@ -239,6 +239,19 @@ def test_the_number_of_passes_can_be_changed():
         optimizer.set_backward_passes_per_step(0)
 
 
+@ranks(1, 2)
+def test_an_optimizer_of_sparse_gradients_may_send_them_as_dense_ones():
+    table = torch.nn.Embedding(10, 3, sparse=True)
+    before = table.weight.detach().clone()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SparseAdam(list(table.parameters()), lr=0.1), sparse_as_dense=True)
+    for _ in range(2):
+        optimizer.zero_grad()
+        table(torch.tensor([1, 2 + hvd.rank()])).sum().backward()
+        optimizer.step()
+    moved = (table.weight.detach() - before).abs().sum(1) > 0
+    assert moved.tolist() == [1 <= row <= 1 + hvd.size() for row in range(10)]
+
+
 @ranks(2, 3)
 def test_sparse_gradients_alone_in_groups_and_as_dense_ones():
     for options in ({}, {"num_groups": 1}, {"sparse_as_dense": True}, {"compression": hvd.Compression.fp16}):
@@ -254,7 +267,7 @@ def test_sparse_gradients_alone_in_groups_and_as_dense_ones():
             optimizer.step()
         moved = (table.weight.detach() - reference).abs().sum(1) > 0
         assert moved.tolist() == [row < hvd.size() or row == 9 for row in range(10)]
-        assert table.weight.grad.is_sparse != ("sparse_as_dense" in options)
+        assert table.weight.grad.is_sparse
         everyone = hvd.allgather(table.weight.detach().unsqueeze(0))
         assert all(torch.equal(everyone[0], other) for other in everyone[1:])
 

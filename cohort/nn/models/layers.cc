@@ -66,8 +66,10 @@ AttentionImpl::AttentionImpl(const TransformerOptions& given) : options(given) {
 
 at::Tensor AttentionImpl::forward(const at::Tensor& x) {
   const std::int64_t n = x.size(0), t = x.size(1), d = options.d;
-  const auto parts =
-      linear(*c_attn, x).view({n, t, 3, options.heads, d / options.heads}).permute({2, 0, 3, 1, 4}).unbind(0);  // each [n, heads, t, d / heads]
+  const auto parts = linear(*c_attn, x)
+                         .view({n, t, 3, options.heads, d / options.heads})
+                         .permute({2, 0, 3, 1, 4})
+                         .unbind(0);  // each [n, heads, t, d / heads]
   const at::Tensor mixed =
       at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, is_training() ? options.dropout : 0.0, options.causal);
   return dropout(linear(*c_proj, mixed.transpose(1, 2).reshape({n, t, d})));

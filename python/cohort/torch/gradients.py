@@ -39,6 +39,7 @@ class GradientReducer:
         self._left = {p: passes for p in parameters}  # backward passes until the gradient is complete
         self._flights = {}  # parameter to _Flight; None while passes or members of its group are missing
         self._sparse = {}  # parameters that have had a sparse gradient: how many of its dimensions are sparse
+        self._densified = {}  # likewise, of those that travel as dense ones
         self._listening = False
 
     def listen(self):
@@ -112,6 +113,7 @@ class GradientReducer:
             p.grad = self._empty_sparse(p) if p in self._sparse else torch.zeros_like(p)
         if p.grad.is_sparse:
             if self._sparse_as_dense:
+                self._densified[p] = p.grad.sparse_dim()
                 p.grad = p.grad.to_dense()
             else:
                 self._sparse[p] = p.grad.sparse_dim()
@@ -152,3 +154,5 @@ class GradientReducer:
                     p.grad = agreed
                 elif agreed.data_ptr() != p.grad.data_ptr():
                     p.grad.copy_(agreed)
+                if p in self._densified:  # optimizers for sparse gradients take no others
+                    p.grad = p.grad.to_sparse(self._densified[p])

@@ -49,7 +49,7 @@ def init(comm=None, process_sets=None):
     _core.init(ranks, [s.ranks for s in process_sets], **_settings())
     _sets._settle(process_sets, dynamic)
     atexit.register(shutdown)
-    if os.environ.get("HOROVOD_TIMELINE"):
+    if os.environ.get("HOROVOD_TIMELINE", "DYNAMIC") not in ("", "DYNAMIC"):  # DYNAMIC: the script calls start_timeline itself
         start_timeline(os.environ["HOROVOD_TIMELINE"], _flag("HOROVOD_TIMELINE_MARK_CYCLES"))
 
 
@@ -465,6 +465,8 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
 
 
 def _submit_reducescatter(tensors, name, op, prescale, postscale, process_set):
+    if op == Adasum:  # a RuntimeError, as scripts expect
+        raise NotImplementedError("reducescatter does not know Adasum; use Average, Sum, Min, Max or Product")
     return _core.reducescatter(tensors, name or "", op, prescale, postscale, _sets._id_of(process_set))
 
 
@@ -569,7 +571,9 @@ def barrier(process_set=global_process_set):
 
 
 def start_timeline(file_path, mark_cycles=False):
-    """Rank 0 writes what happens to every operation to this file from now on, as a Chrome trace (chrome://tracing, ui.perfetto.dev)."""
+    """Rank 0 writes what happens to every operation to this file from now on, as a Chrome trace (chrome://tracing, ui.perfetto.dev).
+
+    A file that was being written is ended first."""
     _core.start_timeline(str(file_path), bool(mark_cycles))
 
 

@@ -11,6 +11,7 @@ remove_process_set, which every rank of the job calls alike. Operations of diffe
 from cohort import _core
 
 _registered = {}  # id: ProcessSet, while the engine knows it
+_given = []  # to init, some of them perhaps more than once
 _dynamic = False
 
 
@@ -26,6 +27,8 @@ class ProcessSet:
 
     def size(self):
         """How many ranks the set has; None while it is not registered."""
+        if self.ranks is None:
+            _core.size()  # the global set before init or after shutdown: says so
         return None if self.process_set_id is None else len(self.ranks)
 
     def rank(self):
@@ -70,17 +73,20 @@ def _settle(process_sets, dynamic):
     _registered.clear()
     global_process_set.ranks = list(range(_core.size()))
     _registered[0] = global_process_set
-    for number, process_set in enumerate(process_sets, 1):
-        process_set.process_set_id = number
-        _registered[number] = process_set
+    numbers = {tuple(ranks): number for number, ranks in _core.sets().items()}
+    for process_set in process_sets:
+        process_set.process_set_id = numbers[tuple(sorted(process_set.ranks))]
+        _registered.setdefault(process_set.process_set_id, process_set)
+        _given.append(process_set)
 
 
 def _forget():
     """After shutdown: no set has a number."""
-    for process_set in _registered.values():
+    for process_set in [*_registered.values(), *_given]:
         if process_set is not global_process_set:
             process_set.process_set_id = None
     _registered.clear()
+    _given.clear()
     global_process_set.ranks = None
 
 

@@ -32,6 +32,8 @@ class SyncBatchNorm(_BatchNorm):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         self._check_input_dim(input)
+        if not input.is_floating_point():
+            raise ValueError(f"SyncBatchNorm normalises real numbers, not {input.dtype}; pass input.float()")
         if not self.training or size() == 1:
             return self._alone(input)
         y, mean, variance, count = _SyncBatchNorm.apply(input, self.weight, self.bias, self.eps)

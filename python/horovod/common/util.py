@@ -1,5 +1,26 @@
 """Small helpers that scripts import."""
+import contextlib
 import math
+import os
+
+
+@contextlib.contextmanager
+def env(**variables):
+    """with env(HOROVOD_TIMELINE="/tmp/t.json"): environment variables for a while; None takes one away."""
+    before = {name: os.environ.get(name) for name in variables}
+
+    def put(values):
+        for name, value in values.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    put(variables)
+    try:
+        yield
+    finally:
+        put(before)
 
 
 def num_rank_is_power_2(num_rank):
