@@ -1,0 +1,84 @@
+// What an elastic job must not forget when its coordinator dies: decisions as entries of a log, and the Charter they add up to.
+//
+//   opened      a coordinator began to decide; its term is later than every one before
+//   formed      an epoch: who is in it, and the step it goes on from
+//   gone        a member's process is known to have ended: it will never vote again
+//   respawned   how many lost workers were replaced so far
+//   finished    training is over; no epoch follows
+//
+// A Charter is changed by apply() alone, in the coordinator at work and in the one that replays the log, so the two cannot differ.
+// The bytes of an entry: docs/reliability.md. Owner: values. Threads: any. Failure: Kind::corrupt for bytes that are no entry and for
+// entries that cannot follow what came before.
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <variant>
+#include <vector>
+
+#include "cohort/base/bytes.h"
+#include "cohort/group/roster.h"
+
+namespace cohort::group {
+
+// One life of one worker process, drawn at random when it starts. A worker that was evicted and comes again is a new one.
+struct WorkerId {
+  std::uint64_t value = 0;
+  constexpr auto operator<=>(const WorkerId&) const = default;
+};
+
+struct Worker {
+  WorkerId id;
+  Member member;  // its rank is its place in the roster
+  bool operator==(const Worker&) const = default;
+};
+
+struct Opened {
+  std::uint64_t term = 0;
+  bool operator==(const Opened&) const = default;
+};
+struct Formed {
+  Epoch epoch;
+  std::optional<std::int64_t> base;  // the last step that counts; none: what rank 0 finds on disk, or the beginning
+  std::vector<Worker> roster;        // by rank
+  std::uint32_t holders = 0;         // the first so many ranks have the state after `base`, the others receive it from them
+  bool operator==(const Formed&) const = default;
+};
+struct Gone {
+  WorkerId worker;
+  bool operator==(const Gone&) const = default;
+};
+struct Respawned {
+  std::uint32_t so_far = 0;
+  bool operator==(const Respawned&) const = default;
+};
+struct Finished {
+  std::int64_t step = 0;
+  bool operator==(const Finished&) const = default;
+};
+using Entry = std::variant<Opened, Formed, Gone, Respawned, Finished>;
+
+struct Charter {
+  std::uint64_t term = 0;
+  Epoch epoch;  // 0: none was formed yet
+  std::optional<std::int64_t> base;
+  std::vector<Worker> roster;
+  std::uint32_t holders = 0;
+  std::set<WorkerId> gone;  // of the roster
+  std::uint32_t respawned = 0;
+  std::optional<std::int64_t> finished;
+  bool operator==(const Charter&) const = default;
+
+  std::optional<Rank> rank_of(WorkerId worker) const;
+  Rank heals_from(Rank rank) const;  // kNoRank: it has the state, or reads it from disk
+};
+
+void apply(Charter& charter, const Entry& entry);
+Charter replay(const std::vector<Entry>& entries);
+
+inline constexpr std::size_t kMostEntryBytes = 4_MiB;  // 4096 members with the longest names fit
+std::vector<std::byte> encode(const Entry& entry);
+Entry decode_entry(ConstBytes bytes);
+
+}  // namespace cohort::group

@@ -1,0 +1,438 @@
+// Stories of an elastic job, told event by event. Schedules that nobody would think of are the simulator's: tests/membership.
+#include "cohort/group/elastic.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cohort/base/failure_of.h"
+#include "cohort/base/text.h"
+
+namespace cohort::group {
+namespace {
+
+using testing::HasSubstr;
+
+ElasticRules rules() {
+  ElasticRules r;
+  r.job = "j";
+  r.least = 2;
+  r.wanted = 3;
+  r.most = 4;
+  return r;
+}
+
+// One word per action, without what is only said.
+std::string brief(const Decided& d) {
+  std::vector<std::string> words;
+  for (const ElasticAction& action : d.actions) {
+    if (const auto* a = std::get_if<Seal>(&action)) words.push_back(fmt::format("seal({}{})", a->guests.size(), a->urgent ? ",now" : ""));
+    if (const auto* a = std::get_if<Begin>(&action)) {
+      const std::string base = a->base ? std::to_string(*a->base) : "disk";
+      const std::string heal = a->heal_from ? fmt::format("<{}", a->heal_from.value) : "";
+      words.push_back(fmt::format("{}=e{}r{}/{}@{}{}", a->guest, a->roster.epoch.value, a->rank.value, a->roster.size(), base, heal));
+    }
+    if (const auto* a = std::get_if<Release>(&action)) words.push_back(fmt::format("release({}{})", a->guest, a->save ? ",save" : ""));
+    if (const auto* a = std::get_if<Evict>(&action)) words.push_back(fmt::format("evict({})", a->guest));
+    if (const auto* a = std::get_if<Refuse>(&action)) words.push_back(fmt::format("refuse({})", a->guest));
+    if (const auto* a = std::get_if<Respawn>(&action)) words.push_back(fmt::format("respawn({})", a->count));
+    if (const auto* a = std::get_if<Stop>(&action)) words.push_back(a->error ? fmt::format("stop({})", kind_name(a->error->kind)) : "stop");
+  }
+  return join(words, " ");
+}
+
+std::string said(const Decided& d) {
+  std::string text;
+  for (const ElasticAction& action : d.actions)
+    if (const auto* a = std::get_if<Say>(&action)) text += a->text + "\n";
+  return text;
+}
+
+// A job under the hand of a test: guest g is worker g unless said.
+class Job {
+ public:
+  explicit Job(ElasticRules r = rules(), Charter charter = {}) : rules_(std::move(r)), elastic_(rules_, std::move(charter), 0) {
+    keep(elastic_.open(0));
+  }
+
+  std::string now(const ElasticEvent& event) {
+    last_ = keep(elastic_.handle(event, time_));
+    return brief(last_);
+  }
+  std::string arrives(int worker) { return now(Arrive{worker, as(worker), {}, false, false, {}}); }
+  std::string back(int guest, int worker, std::uint32_t epoch, bool sealed, std::optional<Standing> standing) {
+    return now(Arrive{guest, as(worker), Epoch{epoch}, sealed, !sealed, standing});
+  }
+  std::string reports(int guest, std::int64_t applied, bool prepared = false) {
+    const Epoch e = elastic_.charter().epoch;
+    return now(Reported{guest, e, Standing{e, applied, prepared}});
+  }
+  std::string settled(std::vector<int> guests, std::int64_t step) {
+    std::string all;
+    for (const int g : guests) all += now(Settled{g, elastic_.charter().epoch, step});
+    return all;
+  }
+  // Time goes by in small pieces, and these guests keep sending heartbeats. What happened, in one line.
+  std::string waits(double span, const std::vector<int>& heard) {
+    std::vector<std::string> all;
+    for (const double until = time_ + span; time_ < until;) {
+      time_ = std::min(until, time_ + 0.25);
+      for (const int g : heard) all.push_back(now(Heard{g}));
+      all.push_back(now(Tick{}));
+    }
+    std::erase(all, "");
+    return join(all, " ");
+  }
+  // Three workers in epoch 1, all at step 10.
+  void start() {
+    for (const int w : {1, 2, 3}) arrives(w);
+    settled({1, 2, 3}, 0);
+    ASSERT_TRUE(elastic_.settled());
+  }
+  Elastic& elastic() { return elastic_; }
+  const Decided& last() const { return last_; }
+  const std::string& words() const { return words_; }
+  Charter replayed() const { return replay(log_); }
+  static Worker as(int worker) {
+    return {WorkerId{static_cast<std::uint64_t>(worker)}, {Rank{0}, fmt::format("127.0.0.1:{}", worker), 1000 + worker, "here"}};
+  }
+
+ private:
+  Decided keep(Decided d) {
+    log_.insert(log_.end(), d.entries.begin(), d.entries.end());
+    words_ += said(d);
+    return d;
+  }
+  ElasticRules rules_;
+  Elastic elastic_;
+  double time_ = 0;
+  Decided last_;
+  std::string words_;
+  std::vector<Entry> log_;
+};
+
+TEST(Elastic, StartsWhenAllThatAreWantedHaveCome) {
+  Job job;
+  EXPECT_EQ(job.arrives(1), "");
+  EXPECT_EQ(job.arrives(2), "");
+  EXPECT_EQ(job.arrives(3), "1=e1r0/3@disk 2=e1r1/3@disk<0 3=e1r2/3@disk<0");
+  EXPECT_EQ(job.last().entries.size(), 1u) << "on disk before anybody hears of it";
+}
+
+TEST(Elastic, StartsWithFewerWhenTheGraceIsOver) {
+  Job job;
+  job.arrives(1);
+  job.arrives(2);
+  EXPECT_EQ(job.waits(29.5, {1, 2}), "");
+  EXPECT_THAT(job.words(), HasSubstr("2 of 3 workers have come; after 30 s 2 are enough"));
+  EXPECT_EQ(job.waits(1, {1, 2}), "1=e1r0/2@disk 2=e1r1/2@disk<0");
+}
+
+TEST(Elastic, ALostWorkersSurvivorsGoOnFromWhatAllOfThemHold) {
+  Job job;
+  job.start();
+  EXPECT_EQ(job.now(LinkEnded{2}), "seal(2,now)");
+  EXPECT_EQ(job.reports(1, 10, true), "");
+  EXPECT_EQ(job.reports(3, 11), "1=e2r0/2@11 3=e2r1/2@11") << "rank 2 applied step 11, so rank 0 can and must";
+  EXPECT_THAT(job.words(), HasSubstr("rank 1 (process 1002 on here) is lost: its connection ended"));
+}
+
+TEST(Elastic, AStepThatOneSurvivorWasNotPreparedForIsDoneAgain) {
+  Job job;
+  job.start();
+  job.now(LinkEnded{2});
+  job.reports(1, 10, true);
+  EXPECT_EQ(job.reports(3, 10, false), "1=e2r0/2@10 3=e2r1/2@10");
+}
+
+TEST(Elastic, AStepThatAllSurvivorsWerePreparedForIsKept) {  // the lost one may have applied it
+  Job job;
+  job.start();
+  job.now(LinkEnded{2});
+  job.reports(1, 10, true);
+  EXPECT_EQ(job.reports(3, 10, true), "1=e2r0/2@11 3=e2r1/2@11");
+}
+
+TEST(Elastic, WorkersThatBrokeTheProtocolStopTheJob) {
+  Job job;
+  job.start();
+  job.now(LinkEnded{2});
+  job.reports(1, 10);
+  EXPECT_EQ(job.reports(3, 11), "stop(bug)");
+  EXPECT_THAT(job.words(), HasSubstr("rank 2 (process 1003 on here) has applied step 11"));
+}
+
+TEST(Elastic, SilenceForThreeHeartbeatsIsALoss) {
+  Job job;
+  job.start();
+  EXPECT_EQ(job.waits(1.9, {1, 3}), "");
+  EXPECT_EQ(job.waits(0.2, {1, 3}), "seal(3,now)");
+  job.reports(1, 4);
+  EXPECT_EQ(job.reports(3, 4), "1=e2r0/2@4 3=e2r1/2@4 evict(2)") << "told now, not before the next epoch is sure";
+}
+
+TEST(Elastic, ARevivedWorkerThatReportsInTimeIsKept) {
+  Job job;
+  job.start();
+  job.waits(2.1, {1, 3});
+  job.reports(1, 4);
+  job.now(Heard{2});
+  EXPECT_EQ(job.reports(3, 4), "") << "it is heard again and may have state";
+  EXPECT_EQ(job.reports(2, 4), "1=e2r0/3@4 2=e2r1/3@4 3=e2r2/3@4");
+}
+
+TEST(Elastic, AWorkerWhoseHeartBeatsButThatNeverReportsIsEvicted) {
+  Job job;
+  job.start();
+  job.now(LinkEnded{2});
+  job.reports(1, 4);
+  EXPECT_EQ(job.waits(9.5, {1, 3}), "");
+  EXPECT_EQ(job.waits(1, {1, 3}), "");
+  EXPECT_THAT(job.words(), HasSubstr("rank 2 (process 1003 on here) is lost: it did not say where it stands within 10 s"));
+  EXPECT_EQ(job.elastic().charter().epoch, Epoch{1}) << "one of at least two is there";
+  EXPECT_EQ(job.arrives(5), "1=e2r0/2@4 5=e2r1/2@4<0 evict(3)");
+}
+
+TEST(Elastic, ANewcomerComesInAtTheEndOfAStepAndHealsFromAPeer) {
+  Job job;
+  job.start();
+  EXPECT_EQ(job.arrives(4), "seal(3)") << "not urgent: nothing is lost";
+  job.reports(1, 7);
+  job.reports(2, 7);
+  EXPECT_EQ(job.reports(3, 7), "1=e2r0/4@7 2=e2r1/4@7 3=e2r2/4@7 4=e2r3/4@7<0");
+  EXPECT_EQ(job.arrives(5), "") << "the job is full";
+  EXPECT_THAT(job.words(), HasSubstr("process 1005 on here waits: the job has its 4 workers"));
+}
+
+TEST(Elastic, AnEpochThatStillSettlesIsNotDisturbedByNewcomers) {
+  Job job;
+  for (const int w : {1, 2, 3}) job.arrives(w);
+  job.settled({1, 2}, 0);
+  EXPECT_EQ(job.arrives(4), "");
+  EXPECT_EQ(job.settled({3}, 0), "seal(3)");
+}
+
+TEST(Elastic, ALeaverIsLetGoAfterItsStep) {
+  Job job;
+  job.start();
+  EXPECT_EQ(job.now(Leaving{1, "SIGTERM"}), "seal(3)");
+  job.reports(1, 7);
+  job.reports(2, 7);
+  EXPECT_EQ(job.reports(3, 7), "2=e2r0/2@7 3=e2r1/2@7 release(1)");
+}
+
+TEST(Elastic, TheOnlyHolderHandsOverBeforeItLeaves) {
+  auto r = rules();
+  r.least = 1;
+  r.wanted = 1;
+  Job job(r);
+  job.arrives(1);
+  job.settled({1}, 0);
+  EXPECT_EQ(job.arrives(2), "seal(1)");
+  job.now(Leaving{1, "SIGTERM"});
+  EXPECT_EQ(job.reports(1, 7), "1=e2r0/2@7 2=e2r1/2@7<0");
+  EXPECT_EQ(job.settled({1, 2}, 7), "seal(2)");
+  job.reports(1, 7);
+  EXPECT_EQ(job.reports(2, 7), "2=e3r0/1@7 release(1)");
+}
+
+TEST(Elastic, TheLastOneToLeaveSavesTheState) {
+  auto r = rules();
+  r.least = r.wanted = 1;
+  Job job(r);
+  job.arrives(1);
+  job.settled({1}, 0);
+  job.now(Leaving{1, "SIGTERM"});
+  EXPECT_EQ(job.reports(1, 7), "release(1,save)");
+  EXPECT_EQ(job.arrives(2), "") << "it may still be writing";
+  EXPECT_EQ(job.now(LinkEnded{1}), "2=e2r0/1@disk") << "whoever comes reads it";
+}
+
+TEST(Elastic, WaitsBelowTheLeastNumberAndThenGivesUp) {
+  auto r = rules();
+  r.wait_limit = 60;
+  Job job(r);
+  job.start();
+  job.now(LinkEnded{2});
+  job.now(LinkEnded{3});
+  EXPECT_EQ(job.reports(1, 5), "");
+  EXPECT_THAT(job.words(), HasSubstr("waiting (0 s of 60 s): 1 of at least 2 workers"));
+  EXPECT_EQ(job.waits(30, {1}), "");
+  EXPECT_EQ(job.arrives(4), "1=e2r0/2@5 4=e2r1/2@5<0") << "a joiner ends the wait";
+  job.settled({1, 4}, 5);
+  job.now(LinkEnded{4});
+  job.reports(1, 9);
+  EXPECT_EQ(job.waits(59.5, {1}), "") << "the wait is counted anew";
+  EXPECT_EQ(job.waits(1, {1}), "stop(timeout)");
+}
+
+TEST(Elastic, LostWorkersAreReplacedAsOftenAsAllowed) {
+  auto r = rules();
+  r.respawns = 2;
+  Job job(r);
+  job.start();
+  EXPECT_EQ(job.now(LinkEnded{2}), "seal(2,now) respawn(1)");
+  EXPECT_EQ(job.now(SpawnFailed{"no room"}), "respawn(1)");
+  EXPECT_EQ(job.now(SpawnFailed{"no room"}), "") << "twice is enough";
+  EXPECT_EQ(job.replayed().respawned, 2u);
+}
+
+TEST(Elastic, WhereNoMemberCanBeHeardNothingIsFormed) {  // they may be training behind a partition
+  auto r = rules();
+  r.wait_limit = 60;
+  Job job(r);
+  job.start();
+  for (const int g : {1, 2, 3}) job.now(LinkEnded{g});
+  job.arrives(4);
+  EXPECT_EQ(job.arrives(5), "");
+  EXPECT_THAT(job.words(), HasSubstr("not all are known to have ended: they may still be training"));
+  for (const int w : {1, 2}) EXPECT_EQ(job.now(ProcessEnded{WorkerId{static_cast<std::uint64_t>(w)}, "killed"}), "");
+  EXPECT_EQ(job.now(ProcessEnded{WorkerId{3}, "killed"}), "4=e2r0/2@disk 5=e2r1/2@disk<0") << "now it is known";
+}
+
+TEST(Elastic, AHolderThatFellSilentIsWaitedForBeforeTheDiskIsRead) {
+  Job job;
+  job.start();
+  for (const int g : {2, 3}) job.now(LinkEnded{g});
+  for (const std::uint64_t w : {2, 3}) job.now(ProcessEnded{WorkerId{w}, "killed"});
+  job.reports(1, 9);
+  job.waits(2.5, {});  // the last one who has the state, sealed, is paused
+  job.arrives(4);
+  EXPECT_EQ(job.arrives(5), "");
+  EXPECT_EQ(job.waits(20, {4, 5}), "") << "it may come back";
+  EXPECT_EQ(job.now(Heard{1}), "1=e2r0/3@9 4=e2r1/3@9<0 5=e2r2/3@9<0");
+}
+
+TEST(Elastic, WithTheMajorityRuleHalfIsNotEnough) {
+  auto r = rules();
+  r.wanted = 4;
+  r.quorum = Quorum::majority;
+  Job job(r);
+  for (const int w : {1, 2, 3, 4}) job.arrives(w);
+  job.settled({1, 2, 3, 4}, 0);
+  job.now(LinkEnded{3});
+  job.now(LinkEnded{4});
+  job.reports(1, 5);
+  EXPECT_EQ(job.reports(2, 5), "");
+  EXPECT_THAT(job.words(), HasSubstr("2 of the 4 workers of epoch 1 can be heard, which is no majority"));
+  EXPECT_EQ(job.now(ProcessEnded{WorkerId{4}, "killed"}), "1=e2r0/2@5 2=e2r1/2@5") << "2 of 3 that may be alive";
+}
+
+TEST(Elastic, ShardsNeedAllOrTheirBuddies) {
+  for (const Holding holding : {Holding::shard, Holding::shard_and_buddy}) {
+    auto r = rules();
+    r.holding = holding;
+    Job job(r);
+    job.start();
+    job.now(LinkEnded{2});
+    job.now(ProcessEnded{WorkerId{2}, "killed"});
+    job.reports(1, 5);
+    const bool buddy = holding == Holding::shard_and_buddy;
+    EXPECT_EQ(job.reports(3, 5), buddy ? "1=e2r0/2@5 3=e2r1/2@5" : "1=e2r0/2@disk 3=e2r1/2@disk<0");
+    EXPECT_EQ(job.words().find("from the newest checkpoint") == std::string::npos, buddy);
+  }
+}
+
+TEST(Elastic, WorkersThatCannotReachEachOtherArePartedAtTheThirdAttempt) {
+  auto r = rules();
+  r.wanted = 4;
+  Job job(r);
+  for (const int w : {1, 2, 3, 4}) job.arrives(w);
+  for (const std::uint32_t epoch : {1u, 2u}) {
+    ASSERT_EQ(job.elastic().charter().epoch, Epoch{epoch});
+    job.now(Complained{1, Epoch{epoch}, Rank{2}});
+    job.now(Complained{1, Epoch{epoch}, Rank{3}});
+    job.now(Complained{2, Epoch{epoch}, Rank{2}});
+    job.now(Complained{4, Epoch{epoch}, Rank{1}});
+    for (const int g : {1, 2, 3}) job.now(Reported{g, Epoch{epoch}, Standing{Epoch{epoch}, 0, false}});
+    const std::string then = job.now(Reported{4, Epoch{epoch}, Standing{Epoch{epoch}, 0, false}});
+    EXPECT_EQ(then, epoch == 1 ? "1=e2r0/4@0 2=e2r1/4@0 3=e2r2/4@0 4=e2r3/4@0" : "1=e3r0/2@0 2=e3r1/2@0 evict(3) evict(4)");
+  }
+  job.settled({1, 2}, 0);
+  EXPECT_EQ(job.arrives(5), "") << "not at once: it may be one of those";
+  EXPECT_EQ(job.waits(6, {1, 2, 5}), "seal(2)");
+}
+
+TEST(Elastic, ARestartedCoordinatorGoesOnWithTheEpochWhenAllComeBack) {
+  Job before;
+  before.start();
+  Job after(rules(), before.replayed());
+  EXPECT_EQ(after.replayed().term, 2u);
+  for (const int w : {1, 2}) EXPECT_EQ(after.back(10 + w, w, 1, false, Standing{Epoch{1}, 20, false}), "");
+  EXPECT_EQ(after.waits(4, {11, 12}), "");
+  EXPECT_EQ(after.back(13, 3, 1, false, Standing{Epoch{1}, 20, true}), "");
+  EXPECT_TRUE(after.elastic().settled()) << "nothing was lost, nothing changes";
+}
+
+TEST(Elastic, ARestartedCoordinatorGivesUpOnThoseWhoDoNotComeBack) {
+  Job before;
+  before.start();
+  Job after(rules(), before.replayed());
+  for (const int w : {1, 2}) after.back(10 + w, w, 1, false, Standing{Epoch{1}, 20, false});
+  EXPECT_EQ(after.waits(5.1, {11, 12}), "seal(2,now)");
+}
+
+TEST(Elastic, AnEpochThatWasDecidedButNotAnnouncedIsAnnouncedAfterTheRestart) {
+  Job before;
+  before.start();
+  before.now(LinkEnded{2});
+  before.reports(1, 10, true);
+  before.reports(3, 10, true);  // epoch 2 is on disk; then the coordinator dies, and nobody has heard
+  Job after(rules(), before.replayed());
+  EXPECT_EQ(after.back(11, 1, 1, true, Standing{Epoch{1}, 10, true}), "11=e2r0/2@11");
+  EXPECT_EQ(after.back(12, 2, 1, true, Standing{Epoch{1}, 10, true}), "evict(12)") << "it is not in epoch 2";
+}
+
+TEST(Elastic, ARestartedCoordinatorCountsNoTimeBeforeItsStart) {
+  Job before;
+  for (const int w : {1, 2, 3}) before.arrives(w);
+  Elastic after(rules(), before.replayed(), 5000);
+  after.open(5000);
+  const Decided d = after.handle(Arrive{11, Job::as(1), Epoch{1}, true, false, Standing{Epoch{1}, 4, false}}, 5000.1);
+  EXPECT_EQ(brief(d), "") << "the others may still come";
+  EXPECT_EQ(said(d), "") << "nobody is late yet";
+}
+
+TEST(Elastic, ACoordinatorWithTheWrongLogRefusesWorkersOfLaterEpochs) {
+  Job job;
+  EXPECT_EQ(job.back(1, 1, 5, false, Standing{Epoch{5}, 20, false}), "refuse(1)");
+}
+
+TEST(Elastic, ACoordinatorThatSleptBlamesNobody) {
+  Job job;
+  job.start();
+  EXPECT_EQ(brief(job.elastic().handle(Tick{}, 60)), "");
+  EXPECT_EQ(brief(job.elastic().handle(Tick{}, 61)), "");
+  EXPECT_EQ(brief(job.elastic().handle(Tick{}, 61.9)), "");
+  EXPECT_EQ(brief(job.elastic().handle(Tick{}, 62.8)), "seal(3,now)") << "but then they must be heard";
+}
+
+TEST(Elastic, EndsWhenAllMembersHave) {
+  Job job;
+  job.start();
+  EXPECT_EQ(job.now(Ended{1, 100}), "");
+  EXPECT_EQ(job.now(LinkEnded{2}), "") << "training is over: no epoch follows";
+  EXPECT_EQ(job.now(Ended{3, 100}), "stop");
+  EXPECT_EQ(job.replayed().finished, 100);
+  EXPECT_EQ(job.arrives(9), "stop(aborted)");
+}
+
+TEST(Elastic, WordsFromOldConnectionsAndEpochsChangeNothing) {
+  Job job;
+  job.start();
+  EXPECT_EQ(job.back(21, 1, 1, false, Standing{Epoch{1}, 3, false}), "") << "a new connection of the same worker";
+  EXPECT_EQ(job.now(LinkEnded{1}), "") << "the old one ends";
+  EXPECT_EQ(job.now(Reported{21, Epoch{0}, {}}), "");
+  EXPECT_EQ(job.now(Complained{21, Epoch{0}, Rank{1}}), "");
+  EXPECT_EQ(job.now(Complained{21, Epoch{1}, Rank{17}}), "");
+  EXPECT_EQ(job.now(Heard{99}), "");
+}
+
+TEST(Elastic, RefusesRulesThatCannotBe) {
+  auto r = rules();
+  r.most = 1;
+  EXPECT_EQ(failure_of([&] { Elastic(r, {}, 0); }).kind, Kind::usage);
+}
+
+}  // namespace
+}  // namespace cohort::group
