@@ -9,24 +9,24 @@
 #include "cohort/cli/cli.h"
 #include "cohort/cli/run_binding.h"
 #include "cohort/cli/run_front.h"
+#include "cohort/cli/run_hosts.h"
 #include "cohort/cli/run_options.h"
 #include "cohort/cli/run_program.h"
 
 namespace cohort::cli {
 namespace {
 
-int count_ranks(const RunOptions& options, const HostShape& host) {
-  if (options.ranks == "auto") return usable_cores(host);
-  if (options.ranks != "gpu") return static_cast<int>(parse_int(options.ranks));
-  if (host.gpus == 0) throw_failure(Kind::usage, "-n gpu: this host has no GPU (/dev/nvidia0 does not exist)");
-  return host.gpus;
-}
-
 int run(int argc, char** argv) {
   LaunchPlan plan;
   plan.environment = group::read_environment();
   plan.options = parse_run({argv + 1, argv + argc}, plan.environment);
   if (plan.options.help) return fmt::print("{}", run_help()), 0;
+  return run_planned(std::move(plan));
+}
+
+}  // namespace
+
+int run_planned(LaunchPlan plan) {
   try {
     plan.program = find_program(plan.options, plan.environment);
   } catch (const NoProgram& e) {
@@ -34,11 +34,9 @@ int run(int argc, char** argv) {
     return e.exit_code;
   }
   plan.host = look_at_host();
-  plan.ranks = count_ranks(plan.options, plan.host);
+  place_job(plan);
   return run_in_front(std::move(plan));
 }
-
-}  // namespace
 
 Command run_command() { return {"run", "start a program as several ranks of one job", run}; }
 

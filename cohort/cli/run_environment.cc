@@ -6,41 +6,58 @@
 
 namespace cohort::cli {
 
+Crossing crossing(const std::vector<int>& ranks_per_host, int host, int local_rank) {
+  Crossing c{0, 0};
+  for (std::size_t h = 0; h < ranks_per_host.size(); ++h) {
+    if (ranks_per_host[h] <= local_rank) continue;
+    if (static_cast<int>(h) < host) ++c.rank;
+    ++c.size;
+  }
+  return c;
+}
+
 group::Environment rank_environment(const group::Environment& inherited, const RankSetting& s) {
   group::Environment env = inherited;
   const auto set = [&](std::string_view name, const auto& value) { env.insert_or_assign(std::string(name), fmt::format("{}", value)); };
 
+  const std::vector<int> hosts = s.ranks_per_host.empty() ? std::vector{s.size} : s.ranks_per_host;
+  const int local_rank = s.rank - s.first, local_size = hosts.at(static_cast<std::size_t>(s.host));
+  const Crossing cross = crossing(hosts, s.host, local_rank);
+
   // Left over from a launcher around this one, they would make a rank believe in another job.
-  for (const std::string_view stale : {"COHORT_PLACE", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE",
-                                       "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_ELASTIC"})
+  for (const std::string_view stale :
+       {"COHORT_PLACE", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_ELASTIC", "COHORT_HOST", "COHORT_INTERFACE"})
     env.erase(std::string(stale));
 
   for (const std::string_view prefix : {"COHORT_", "HOROVOD_"}) {
     set(fmt::format("{}RANK", prefix), s.rank);
     set(fmt::format("{}SIZE", prefix), s.size);
-    set(fmt::format("{}LOCAL_RANK", prefix), s.rank);
-    set(fmt::format("{}LOCAL_SIZE", prefix), s.size);
+    set(fmt::format("{}LOCAL_RANK", prefix), local_rank);
+    set(fmt::format("{}LOCAL_SIZE", prefix), local_size);
   }
   set("COHORT_JOB", s.job);
+  if (!s.host_name.empty()) set("COHORT_HOST", s.host_name);
+  if (!s.interface.empty()) set("COHORT_INTERFACE", s.interface);
   set("COHORT_RENDEZVOUS", s.rendezvous);
   set("COHORT_SECRET_FILE", s.secret_file);
   set("COHORT_START_TIMEOUT", s.start_timeout);
   set("COHORT_THREADS", s.threads);
   if (!s.log_level.empty()) set("COHORT_LOG", s.log_level);
-  set("HOROVOD_CROSS_RANK", 0);
-  set("HOROVOD_CROSS_SIZE", 1);
-  set("HOROVOD_HOSTNAME", "localhost");
+  set("HOROVOD_CROSS_RANK", cross.rank);
+  set("HOROVOD_CROSS_SIZE", cross.size);
+  set("HOROVOD_HOSTNAME", s.host_name.empty() ? "localhost" : s.host_name);
 
   set("RANK", s.rank);
   set("WORLD_SIZE", s.size);
-  set("LOCAL_RANK", s.rank);
-  set("LOCAL_WORLD_SIZE", s.size);
-  set("GROUP_RANK", 0);
-  set("GROUP_WORLD_SIZE", 1);
+  set("LOCAL_RANK", local_rank);
+  set("LOCAL_WORLD_SIZE", local_size);
+  set("GROUP_RANK", s.host);
+  set("GROUP_WORLD_SIZE", hosts.size());
   set("ROLE_RANK", s.rank);
   set("ROLE_WORLD_SIZE", s.size);
   set("ROLE_NAME", s.role);
-  set("MASTER_ADDR", "127.0.0.1");
+  set("MASTER_ADDR", s.master_addr);
   set("MASTER_PORT", s.master_port);
   set("TORCHELASTIC_RUN_ID", s.job);
   set("TORCHELASTIC_RESTART_COUNT", 0);

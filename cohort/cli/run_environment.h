@@ -10,9 +10,15 @@ namespace cohort::cli {
 struct RankSetting {
   int rank = 0;
   int size = 1;
+  std::vector<int> ranks_per_host{};  // empty: one host
+  int host = 0;                       // which of them
+  int first = 0;                      // the first rank on it
+  std::string host_name{};            // as the job calls it; empty: the job has one host
+  std::string interface {};           // through which ranks are to be reached; empty: they find out
   std::string job;
   std::string rendezvous;   // host:port of the coordinator
   std::string secret_file;  // /proc/<launcher>/fd/<n>
+  std::string master_addr = "127.0.0.1";
   int master_port = 0;
   std::string role = "default";
   double start_timeout = 30;
@@ -20,6 +26,13 @@ struct RankSetting {
   bool threads_given = false;  // --threads wins over an OMP_NUM_THREADS that is already there
   std::string log_level;
 };
+
+// Horovod's view of several hosts: a rank and those with the same local rank elsewhere.
+struct Crossing {
+  int rank = 0;  // this host among those that have such a local rank
+  int size = 1;
+};
+Crossing crossing(const std::vector<int>& ranks_per_host, int host, int local_rank);
 
 group::Environment rank_environment(const group::Environment& inherited, const RankSetting& setting);
 

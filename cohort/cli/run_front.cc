@@ -51,17 +51,17 @@ class Relay {
   Pipe pipe_;
 };
 
-[[noreturn]] void be_launcher(LaunchPlan plan, Signals& signals) {
+[[noreturn]] void work_behind(std::string_view name, const Work& work, Fd front, Signals& signals) {
   int code = kExitFailure;
   try {
     setpgid(0, 0);  // the terminal's signals reach the front only, which forwards them once
     become_subreaper();
-    code = launch(std::move(plan), signals);
+    code = work(std::move(front), signals);
   } catch (const NoProgram& e) {
-    fmt::print(stderr, "cohort run: {}\n", e.what());
+    fmt::print(stderr, "{}: {}\n", name, e.what());
     code = e.exit_code;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "cohort run: {}\n", e.what());
+    fmt::print(stderr, "{}: {}\n", name, e.what());
   }
   std::fflush(nullptr);
   _exit(code);
@@ -93,6 +93,25 @@ int watch(pid_t launcher, Signals& signals, Relay& input) {
   }
 }
 
+int in_front(std::string_view name, const Work& work, Signals& signals, Relay& input) {
+  Pipe alive = make_pipe();
+  std::fflush(nullptr);
+  const pid_t worker = fork();
+  if (worker < 0) throw_system("cannot start the launcher (fork)");
+  if (worker == 0) {
+    alive.write.reset();
+    work_behind(name, work, std::move(alive.read), signals);
+  }
+  setpgid(worker, worker);
+  alive.read.reset();
+  input.keep_writer();
+  const int status = watch(worker, signals, input);
+  end_descendants(Deadline::in(kEndLimit));
+  if (WIFSIGNALED(status))
+    fmt::print(stderr, "{}: the launcher (process {}) was {}; every process of the job was ended\n", name, worker, describe_status(status));
+  return exit_code_of(status);
+}
+
 }  // namespace
 
 int run_in_front(LaunchPlan plan) {
@@ -101,23 +120,18 @@ int run_in_front(LaunchPlan plan) {
   const bool reads = plan.options.input == Stdin::first_rank;
   Relay input(reads && isatty(0) == 1);
   plan.input = reads ? (input.fd() >= 0 ? input.reader() : 0) : -1;
-  Pipe alive = make_pipe();
-  plan.front = std::move(alive.read);
-  std::fflush(nullptr);
-  const pid_t launcher = fork();
-  if (launcher < 0) throw_system("cannot start the launcher (fork)");
-  if (launcher == 0) {
-    alive.write.reset();
-    be_launcher(std::move(plan), signals);
-  }
-  setpgid(launcher, launcher);
-  input.keep_writer();
-  const int status = watch(launcher, signals, input);
-  end_descendants(Deadline::in(kEndLimit));
-  if (WIFSIGNALED(status))
-    fmt::print(stderr, "cohort run: the launcher (process {}) was {}; every process of the job was ended\n", launcher,
-               describe_status(status));
-  return exit_code_of(status);
+  const auto work = [&](Fd front, Signals& taken) {
+    plan.front = std::move(front);
+    return launch(std::move(plan), taken);
+  };
+  return in_front("cohort run", work, signals, input);
+}
+
+int watch_over(std::string_view name, const Work& work) {
+  become_subreaper();
+  Signals signals;
+  Relay nothing(false);
+  return in_front(name, work, signals, nothing);
 }
 
 }  // namespace cohort::cli

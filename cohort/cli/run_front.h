@@ -5,10 +5,17 @@
 //
 // Threads: one. Failure: Kind::system before anything was started.
 #pragma once
+#include <functional>
+#include <string_view>
+
 #include "cohort/cli/run_launcher.h"
 
 namespace cohort::cli {
 
 int run_in_front(LaunchPlan plan);  // plan.front and plan.input are filled here
+
+// The same for an agent: `work` in a process of its own, watched over by this one. front: readable once this one is gone.
+using Work = std::function<int(Fd front, Signals& signals)>;
+int watch_over(std::string_view name, const Work& work);
 
 }  // namespace cohort::cli

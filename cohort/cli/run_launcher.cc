@@ -8,15 +8,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/cli/cli.h"
 #include "cohort/cli/run_environment.h"
 #include "cohort/cli/run_meeting.h"
+#include "cohort/cli/run_output.h"
 #include "cohort/cli/run_ranks.h"
+#include "cohort/cli/run_remote.h"
 #include "cohort/cli/run_report.h"
 #include "cohort/cli/run_screen.h"
+#include "cohort/cli/run_shell.h"
 #include "cohort/cli/run_tree.h"
 
 namespace cohort::cli {
@@ -24,7 +28,6 @@ namespace {
 
 constexpr std::size_t kFullSink = 1 << 20;  // more unread output than this holds the ranks back
 constexpr std::size_t kWriteBytes = 4096;   // PIPE_BUF: what a pipe that polls writable takes without blocking
-constexpr int kExitTimeout = 124;           // as timeout(1) has it
 constexpr Seconds kEndLimit{1};             // for what is left after the ranks; they themselves are gone by then
 
 bool same_file(int a, int b) {
@@ -39,25 +42,44 @@ ScreenStyle style_for(const RunOptions& options) {
   return {options.prefix, {colored(1), colored(2)}, {over_bar(1), over_bar(2)}, same_file(1, 2)};
 }
 
+MeetingPlan meeting_for(const LaunchPlan& plan) {
+  MeetingPlan m{
+      .job = plan.options.job, .ranks = plan.ranks, .start_timeout = plan.options.start_timeout, .master_port = plan.options.master_port};
+  if (!plan.hosts.empty()) m.listen = {listening_host(plan.options.interface), 0};
+  if (!plan.node) return m;
+  const NodePlan& node = *plan.node;
+  m.job = node.job;
+  m.ranks = plan.ranks * node.nodes;
+  m.master_port = node.master_port;
+  m.secret = net::Secret::from_file(node.secret_file);
+  const net::Address coordinator{node.master_addr, static_cast<std::uint16_t>(node.master_port + 1)};
+  m.listen = {listening_host(plan.options.interface), coordinator.port};
+  if (node.node != 0) m.elsewhere = coordinator.text();
+  return m;
+}
+
 class Launcher {
  public:
   Launcher(LaunchPlan plan, Signals& signals)
       : plan_(std::move(plan)),
         signals_(signals),
         screen_(style_for(plan_.options)),
-        ranks_(plan_.options, screen_),
-        meeting_(plan_.options.job.empty() ? random_job_name() : plan_.options.job, plan_.ranks, plan_.options.start_timeout,
-                 plan_.options.master_port),
+        output_(plan_.options, screen_),
+        meeting_(meeting_for(plan_)),
         job_ends_(Deadline::in(plan_.options.timeout)) {}
   int run();
 
  private:
   void start_ranks();
+  void start_here();
+  void start_agents();
+  RankSetting common_setting() const;
   void turn();
   void take_signals();
   void take_signal(int number);
   void note_ends();
   void fail(int rank, int status);
+  void fail(Ranks::Trouble trouble);
   void stop(int number, Seconds grace);
   void look_at_clock();
   void write_screen();
@@ -75,13 +97,15 @@ class Launcher {
   LaunchPlan plan_;
   Signals& signals_;
   Screen screen_;
-  Ranks ranks_;
+  Output output_;
+  std::unique_ptr<Ranks> ranks_;
   Meeting meeting_;
   const Clock::time_point began_ = Clock::now();
   Deadline job_ends_;
   Deadline kill_at_;  // never: nobody is being stopped
   std::optional<FirstFailure> first_;
-  int stopped_by_ = 0;  // a signal of the user's
+  std::optional<Ranks::Trouble> trouble_;  // of a host; it or a rank's failure was first, not both
+  int stopped_by_ = 0;                     // a signal of the user's
   bool timed_out_ = false;
   bool killed_ = false;
   bool front_gone_ = false;
@@ -95,40 +119,96 @@ int Launcher::run() {
     kill_descendants(Deadline::in(kEndLimit));
     throw;
   }
-  while (ranks_.running() > 0 && !front_gone_) turn();
+  while (ranks_->busy() && !front_gone_) turn();
   wind_up();
   return verdict();
 }
 
 void Launcher::start_ranks() {
+  plan_.hosts.empty() ? start_here() : start_agents();
+  if (plan_.input > 2 && plan_.hosts.empty()) close(plan_.input);
+  meeting_.open();  // after the last fork: from here on there is a second thread
+}
+
+RankSetting Launcher::common_setting() const {
+  RankSetting s{.size = plan_.ranks,
+                .job = meeting_.job(),
+                .rendezvous = meeting_.address(),
+                .secret_file = meeting_.secret_file(),
+                .master_port = meeting_.master_port(),
+                .role = plan_.options.role,
+                .start_timeout = plan_.options.start_timeout.count(),
+                .threads = plan_.options.threads > 0 ? plan_.options.threads : plan_threads(plan_.host, plan_.ranks),
+                .threads_given = plan_.options.threads > 0,
+                .log_level = plan_.options.log_level};
+  s.interface = plan_.options.interface;
+  if (!plan_.node) return s;
+  s.size = plan_.ranks * plan_.node->nodes;
+  s.ranks_per_host.assign(static_cast<std::size_t>(plan_.node->nodes), plan_.ranks);
+  s.host = plan_.node->node;
+  s.rank = s.first = plan_.node->node * plan_.ranks;
+  s.host_name = fmt::format("node-{}", plan_.node->node);
+  const net::Address coordinator{plan_.node->master_addr, static_cast<std::uint16_t>(plan_.node->master_port + 1)};
+  s.rendezvous = coordinator.text();
+  // Many a system gives its own name a loopback address: ranks that met there would tell the other nodes to look for them on loopback.
+  if (plan_.node->node == 0 && net::SocketAddress::of(coordinator).address().is_loopback())
+    s.rendezvous = reachable_addresses(plan_.options.interface, coordinator.port).front();
+  s.master_addr = plan_.node->master_addr;
+  return s;
+}
+
+void Launcher::start_here() {
   const auto bindings = plan_binding(plan_.host, plan_.options.bind, plan_.ranks);
-  RankSetting setting{.size = plan_.ranks,
-                      .job = meeting_.job(),
-                      .rendezvous = meeting_.address(),
-                      .secret_file = meeting_.secret_file(),
-                      .master_port = meeting_.master_port(),
-                      .role = plan_.options.role,
-                      .start_timeout = plan_.options.start_timeout.count(),
-                      .threads = plan_.options.threads > 0 ? plan_.options.threads : plan_threads(plan_.host, plan_.ranks),
-                      .threads_given = plan_.options.threads > 0,
-                      .log_level = plan_.options.log_level};
+  RankSetting setting = common_setting();
   mention(fmt::format("job {}: {} rank{} of {}; they meet at {}; MASTER_PORT {}; {} thread{} each (OMP_NUM_THREADS), {} cores",
-                      meeting_.job(), plan_.ranks, plan_.ranks == 1 ? "" : "s", plan_.program.path, meeting_.address(),
+                      meeting_.job(), setting.size, setting.size == 1 ? "" : "s", plan_.program.path, meeting_.address(),
                       meeting_.master_port(), setting.threads, setting.threads == 1 ? "" : "s", usable_cores(plan_.host)));
   std::vector<ChildPlan> children;
   sigset_t mask = signals_.mask_before();
   if (plan_.options.quit_asks) sigaddset(&mask, SIGQUIT);  // one that comes while a rank still starts waits until it can be answered
-  for (setting.rank = 0; setting.rank < plan_.ranks; ++setting.rank)
+  for (int i = 0; i < plan_.ranks; ++i, ++setting.rank)
     children.push_back({.program = &plan_.program,
                         .environment = spelled_out(rank_environment(plan_.environment, setting)),
-                        .cpus = bindings[static_cast<std::size_t>(setting.rank)],
+                        .cpus = bindings[static_cast<std::size_t>(i)],
                         .input = setting.rank == 0 ? plan_.input : -1,
                         .signal_mask = mask});
-  ranks_.start(children);
-  for (int r = 0; r < ranks_.size(); ++r)
-    mention(fmt::format("rank {} is process {}, cores {}", r, ranks_[r].child.pid, list_cpus(bindings[static_cast<std::size_t>(r)])));
-  if (plan_.input > 2) close(plan_.input);
-  meeting_.open();  // after the last fork: from here on there is a second thread
+  auto ranks = std::make_unique<LocalRanks>(output_);
+  output_.open_files(setting.first, plan_.ranks);
+  ranks->start(setting.first, children);
+  ranks_ = std::move(ranks);
+  for (int r = 0; r < plan_.ranks; ++r)
+    mention(fmt::format("rank {} is process {}, cores {}", setting.first + r, (*ranks_)[setting.first + r].pid,
+                        list_cpus(bindings[static_cast<std::size_t>(r)])));
+}
+
+void Launcher::start_agents() {
+  mention(fmt::format("job {}: {} ranks of {} on {} host{}; they meet at port {}", meeting_.job(), plan_.ranks, plan_.program.path,
+                      plan_.hosts.size(), plan_.hosts.size() == 1 ? "" : "s", meeting_.port()));
+  RemotePlan remote{.hosts = plan_.hosts,
+                    .shells = {},
+                    .call = {.job = meeting_.job(),
+                             .secret = meeting_.secret(),
+                             .addresses = reachable_addresses(plan_.options.interface, meeting_.port()),
+                             .interface = plan_.options.interface,
+                             .start_timeout = plan_.options.start_timeout.count(),
+                             .master_port = plan_.options.master_port},
+                    .start = {.setting = common_setting(),
+                              .hosts = {},
+                              .path = plan_.program.path,
+                              .folder = std::filesystem::current_path().string(),
+                              .argv = plan_.program.argv,
+                              .environment = travelling(plan_.environment),
+                              .bind = plan_.options.bind,
+                              .quit_asks = plan_.options.quit_asks},
+                    .input = plan_.input,
+                    .reads_input = plan_.options.input == Stdin::first_rank,
+                    .environment = plan_.environment,
+                    .signal_mask = signals_.mask_before()};
+  for (const auto& host : plan_.hosts) remote.shells.push_back(agent_words(plan_.options, plan_.environment, host.name));
+  auto ranks = std::make_unique<RemoteRanks>(output_);
+  output_.open_files(0, plan_.ranks);
+  ranks->start(std::move(remote));
+  ranks_ = std::move(ranks);
 }
 
 // One round: wait for anything, then look at everything.
@@ -137,15 +217,17 @@ void Launcher::turn() {
   for (int stream = 1; stream <= 2; ++stream)
     if (!screen_.pending(stream).empty()) fds.push_back({stream, POLLOUT, 0});
   const bool take_stdout = !sink_full(1), take_stderr = !sink_full(2);
-  ranks_.add_polls(fds, take_stdout, take_stderr);
-  const Deadline next = screen_.next_idle().sooner(kill_at_).sooner(job_ends_);
+  ranks_->add_polls(fds, take_stdout, take_stderr);
+  const Deadline next = screen_.next_idle().sooner(kill_at_).sooner(job_ends_).sooner(ranks_->next_look());
   poll(fds.data(), fds.size(), next.left_ms());
 
   if (fds[1].revents != 0) front_gone_ = true;
   if (fds[2].revents != 0)
     for (const auto& line : meeting_.take_lines()) say(line);
-  ranks_.read_output(Clock::now(), take_stdout, take_stderr);
+  ranks_->move(Clock::now(), take_stdout, take_stderr);
+  for (const auto& line : ranks_->take_news()) mention(line);
   take_signals();
+  note_ends();
   screen_.show_idle(Clock::now());
   write_screen();
   look_at_clock();
@@ -156,37 +238,45 @@ void Launcher::take_signals() {
 }
 
 void Launcher::take_signal(int number) {
-  if (number == SIGCHLD) return note_ends();
-  if (number == SIGTSTP) return ranks_.signal(SIGSTOP);  // their groups are not the terminal's, so the terminal could not stop them
-  if (number == SIGCONT || number == SIGUSR1 || number == SIGUSR2) return ranks_.signal(number);
-  if (number == SIGQUIT && plan_.options.quit_asks) return ranks_.signal(number);
+  if (number == SIGCHLD) return;                          // note_ends() looks in every round
+  if (number == SIGTSTP) return ranks_->signal(SIGSTOP);  // their groups are not the terminal's, so the terminal could not stop them
+  if (number == SIGCONT || number == SIGUSR1 || number == SIGUSR2) return ranks_->signal(number);
+  if (number == SIGQUIT && plan_.options.quit_asks) return ranks_->signal(number);
   const bool again = stopped_by_ != 0 && number == SIGINT;
   if (stopped_by_ == 0) stopped_by_ = number;
   if (again) return stop(SIGKILL, Seconds{0});
-  ranks_.signal(SIGCONT);
+  ranks_->signal(SIGCONT);
   stop(number, plan_.options.stop_grace);
 }
 
 // Ranks that ended in the same moment: one that a signal killed is the likelier cause, since the others may have failed over its loss.
 void Launcher::note_ends() {
-  auto ended = ranks_.reap();
+  if (auto trouble = ranks_->take_trouble(); trouble && !trouble_) fail(std::move(*trouble));
+  auto ended = ranks_->take_ends();
   std::stable_sort(ended.begin(), ended.end(), [](const auto& a, const auto& b) { return WIFSIGNALED(a.status) > WIFSIGNALED(b.status); });
   for (const auto& e : ended) {
-    meeting_.rank_ended(e.rank, describe_status(e.status));
-    mention(fmt::format("rank {} ended: {}", e.rank, describe_status(e.status)));
+    meeting_.rank_ended(e.rank, e.how);
+    mention(fmt::format("rank {} ended: {}", e.rank, e.how));
     if (e.status != 0) fail(e.rank, e.status);
   }
 }
 
 void Launcher::fail(int rank, int status) {
-  if (first_ || stopped_by_ != 0 || timed_out_ || reader_gone_) return;
-  first_ = FirstFailure{rank, ranks_[rank].child.pid, status, age(), ranks_.running(), {}};
+  if (first_ || trouble_ || stopped_by_ != 0 || timed_out_ || reader_gone_) return;
+  const RankState& lost = (*ranks_)[rank];
+  first_ = FirstFailure{rank, lost.pid, status, age(), ranks_->running(), {}, lost.host};
   if (plan_.options.rescue > Seconds{0}) return void(kill_at_ = kill_at_.sooner(Deadline::in(plan_.options.rescue)));
   stop(SIGTERM, plan_.options.grace);
 }
 
+void Launcher::fail(Ranks::Trouble trouble) {
+  if (first_ || stopped_by_ != 0 || timed_out_ || reader_gone_) return;
+  trouble_ = std::move(trouble);
+  stop(SIGTERM, plan_.options.grace);
+}
+
 void Launcher::stop(int number, Seconds grace) {
-  ranks_.signal(number);
+  ranks_->signal(number);
   kill_at_ = kill_at_.sooner(Deadline::in(grace));
 }
 
@@ -199,7 +289,7 @@ void Launcher::look_at_clock() {
   if (kill_at_.passed() && !killed_) {
     killed_ = true;
     kill_at_ = Deadline{};
-    ranks_.signal(SIGKILL);
+    ranks_->signal(SIGKILL);
   }
 }
 
@@ -231,11 +321,11 @@ void Launcher::write_sink(int stream) {
 
 // No rank runs any more, or nobody is left to run them for: nothing may stay behind.
 void Launcher::wind_up() {
-  if (front_gone_) ranks_.signal(SIGKILL);
+  if (front_gone_) ranks_->signal(SIGKILL);
   const auto left = end_descendants(Deadline::in(kEndLimit));
-  ranks_.reap();
+  ranks_->take_ends();
   if (!left.empty()) say(fmt::format("{} processes of this job could not be ended (process {} is one)", left.size(), left.front()));
-  for (int i = 0; i < 64 && ranks_.anything_open() && !front_gone_; ++i) ranks_.read_output(Clock::now(), true, true);
+  for (int i = 0; i < 64 && ranks_->anything_open() && !front_gone_; ++i) ranks_->move(Clock::now(), true, true);
   for (const auto& line : meeting_.take_lines()) say(line);
   screen_.finish_all();
 }
@@ -258,20 +348,23 @@ void Launcher::flush_screen() {
 int Launcher::verdict() {
   int code = 0;
   if (first_) {
-    first_->last_words = ranks_[first_->rank].last_words.lines();
+    first_->last_words = output_.last_words(first_->rank);
     code = exit_code_of(first_->status);
     if (code != kExitUsage || !plan_.options.usage_is_said) screen_.say(tell(*first_));
+  } else if (trouble_) {
+    code = trouble_->code;
+    say(trouble_->what);
   } else if (timed_out_) {
     code = kExitTimeout;
     say(fmt::format("stopped: the job ran longer than --timeout {}", format_seconds(plan_.options.timeout)));
   } else if (reader_gone_) {
     code = kExitSignalBase + SIGPIPE;
   } else if (stopped_by_ != 0) {
-    for (int r = 0; r < ranks_.size(); ++r)
-      if (ranks_[r].status != 0) code = kExitSignalBase + stopped_by_;
+    for (int r = ranks_->first(); r < ranks_->first() + ranks_->size(); ++r)
+      if ((*ranks_)[r].status != 0) code = kExitSignalBase + stopped_by_;
     if (!plan_.options.quiet) say(fmt::format("stopped by {} after {}", signal_name(stopped_by_), format_seconds(age())));
   } else {
-    mention(fmt::format("all {} ranks ended well after {}", ranks_.size(), format_seconds(age())));
+    mention(fmt::format("all {} ranks ended well after {}", ranks_->size(), format_seconds(age())));
   }
   flush_screen();
   return front_gone_ ? kExitFailure : code;

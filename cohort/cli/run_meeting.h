@@ -1,5 +1,5 @@
-// What the ranks of a job need to find each other, kept alive by the launcher for as long as the job runs: the coordinator, the secret in a
-// memfd (nothing on disk, gone with us), and a port that is theirs to use as MASTER_PORT.
+// What the ranks of a job need to find each other, kept alive by the launcher for as long as the job runs: the coordinator, the secret,
+// and a port that is theirs to use as MASTER_PORT (run_holdings.h).
 // Threads: the launcher's; lines of the coordinator's thread wait in a queue. Failure: Kind::system.
 #pragma once
 #include <memory>
@@ -9,38 +9,45 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/base/fd.h"
+#include "cohort/cli/run_holdings.h"
 #include "cohort/group/rendezvous.h"
 
 namespace cohort::cli {
 
+struct MeetingPlan {
+  std::string job;
+  int ranks = 1;
+  Seconds start_timeout{30};
+  int master_port = 0;                  // 0: a free one
+  net::Secret secret{};                 // empty: a fresh one
+  net::Address listen{"127.0.0.1", 0};  // of the coordinator
+  std::string elsewhere{};              // host:port of a coordinator that somebody else holds; empty: we do
+};
+
 class Meeting {
  public:
   // The port and the secret exist at once; open() starts the coordinator's thread, after the last fork.
-  Meeting(std::string job, int ranks, Seconds start_timeout, int master_port);
+  explicit Meeting(MeetingPlan plan);
   void open();
 
-  const std::string& job() const { return job_; }
-  std::string address() const { return address_; }
-  std::string secret_file() const;
-  int master_port() const { return master_port_; }
+  const std::string& job() const { return plan_.job; }
+  const std::string& address() const { return address_; }
+  std::string secret_file() const { return held_secret_.path(); }
+  const net::Secret& secret() const { return plan_.secret; }
+  int port() const { return port_; }  // of the coordinator
+  int master_port() const { return master_port_.number(); }
 
   void rank_ended(int rank, const std::string& how);
   int lines_fd() const { return wake_.get(); }  // readable when take_lines() has something
   std::vector<std::string> take_lines();
 
  private:
-  void hold_master_port(int wanted);
-  void hold_secret();
-
-  const std::string job_;
-  const int ranks_;
-  const Seconds start_timeout_;
-  net::Secret secret_;
+  const MeetingPlan plan_;
   net::Listener listener_;  // until open()
   std::string address_;
-  Fd secret_fd_;
-  Fd master_socket_;  // bound, never listening: the system gives the port to nobody else, and the program may still listen on it
-  int master_port_ = 0;
+  int port_ = 0;
+  HeldSecret held_secret_;
+  HeldPort master_port_;
   Fd wake_;
 
   std::mutex mutex_;

@@ -37,30 +37,26 @@ void set_ranks(RunOptions& o, Text v) {
   if (v == "cpu") return void(o.ranks = "auto");
   if (v != "auto" && v != "gpu") whole(v, 1, 4096);
   o.ranks = v;
+  o.ranks_given = true;
 }
 
-bool is_this_host(std::string_view host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
-
-void refuse_hosts(std::string_view what) {
-  throw_failure(Kind::usage, "'{}' needs several hosts, and this launcher starts ranks on this one only", printable(what));
-}
-
-// "localhost:4": Horovod's way to say how many.
-void set_hosts(RunOptions& o, Text v) {
+// "2", or torchrun's "2:2"; with two different numbers it asks for an elastic job.
+void set_nodes(RunOptions& o, Text v) {
   const auto parts = split(v, ':');
-  if (parts.size() > 2 || parts.empty() || !is_this_host(parts[0])) refuse_hosts(v);
-  if (parts.size() == 2) set_ranks(o, std::string(parts[1]));
+  if (parts.size() == 2 && parts[0] != parts[1])
+    throw_failure(Kind::usage, "'{}' is refused: elastic jobs are not something this launcher does; give one number", printable(v));
+  o.nodes = whole(std::string(parts.empty() ? "" : parts[0]), 1, 4096);
 }
 
-void set_nodes(RunOptions&, Text v) {
-  if (v != "1" && v != "1:1") refuse_hosts(v);
-}
-
-void set_endpoint(RunOptions&, Text v) {
+// host[:port] of node 0.
+void set_endpoint(RunOptions& o, Text v) {
   std::string_view host = v;
-  if (const auto colon = host.rfind(':'); colon != host.npos) host = host.substr(0, colon);
+  if (const auto colon = host.rfind(':'); colon != host.npos && (!host.starts_with('[') || host[colon - 1] == ']')) {
+    o.master_port = whole(std::string(host.substr(colon + 1)), 0, 65534);
+    host = host.substr(0, colon);
+  }
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  if (!is_this_host(host)) refuse_hosts(v);
+  o.master_addr = host;
 }
 
 // "3", or "0:1,1:2": rank:mask.
@@ -132,14 +128,30 @@ constexpr Option kOptions[] = {
     {"--job --rdzv-id", "NAME", "the job's name, TORCHELASTIC_RUN_ID of the ranks", [](RunOptions& o, Text v) { o.job = v; }},
     {"--master-port", "PORT", "MASTER_PORT for the program's own use (a free one)",
      [](RunOptions& o, Text v) { o.master_port = whole(v, 0, 65535); }},
+    {"-H --hosts --host", "HOSTS", "several hosts, h1:4,h2:4: agents start the ranks there, over ssh; without -n every slot gets one",
+     [](RunOptions& o, Text v) { o.hosts = v; }},
+    {"--hostfile -hostfile --host-file", "FILE", "the same from a file, a line each: `h1 slots=4` or `h1:4`",
+     [](RunOptions& o, Text v) { o.host_file = v; }},
+    {"--host-discovery-script", "CMD", "the same from a program that prints host or host:slots, a line each; asked once, at the start",
+     [](RunOptions& o, Text v) { o.discovery = v; }},
+    {"--slots-per-host --slots", "N", "ranks of a host that is named without a number (1)",
+     [](RunOptions& o, Text v) { o.slots_per_host = whole(v, 1, 4096); }},
+    {"--interface --network-interface --network-interfaces --nics", "NAME",
+     "network interface (or several, by preference) for ranks and rendezvous; found out when not given",
+     [](RunOptions& o, Text v) { o.interface = v; }},
+    {"--ssh", "CMD", "remote shell, with options of its own: CMD host command (COHORT_SSH, else ssh)",
+     [](RunOptions& o, Text v) { o.ssh = v; }},
+    {"-p --ssh-port", "PORT", "port of ssh on the other hosts", [](RunOptions& o, Text v) { o.ssh_port = whole(v, 1, 65535); }},
+    {"-i --ssh-identity-file", "FILE", "key for ssh", [](RunOptions& o, Text v) { o.ssh_identity = v; }},
+    {"--agent", "PATH", "cohort on the other hosts (the same path as here)", [](RunOptions& o, Text v) { o.agent = v; }},
+    {"--nnodes", "N", "one launcher of N, each started on its node by somebody else (srun, Kubernetes); see `cohort agent --help`",
+     set_nodes},
+    {"--node-rank", "N", "which of them this is", [](RunOptions& o, Text v) { o.node = whole(v, 0, 4095); }},
+    {"--master-addr", "HOST", "where node 0 is reached", [](RunOptions& o, Text v) { o.master_addr = v; }},
     {"-h --help", "", "this text", [](RunOptions& o, Text) { o.help = true; }},
 
-    // Understood because scripts have them; on one host they change nothing or must say what is so anyway.
-    {"-H --hosts --host", "HOSTS", "", set_hosts},
+    // Understood because scripts have them; they change nothing or must say what is so anyway.
     {"--standalone", "", "", [](RunOptions&, Text) {}},
-    {"--nnodes", "N", "", set_nodes},
-    {"--node-rank", "N", "", [](RunOptions&, Text v) { must_be(v, "0", "there is one host, and this is it"); }},
-    {"--master-addr", "HOST", "", [](RunOptions&, Text v) { is_this_host(v) ? void() : refuse_hosts(v); }},
     {"--rdzv-endpoint", "HOST", "", set_endpoint},
     {"--rdzv-backend", "NAME", "",
      [](RunOptions&, Text v) {
@@ -157,10 +169,7 @@ struct Refusal {
 };
 
 constexpr Refusal kRefusals[] = {
-    {"--hostfile -hostfile --ssh-port -p --ssh-identity-file -i --network-interfaces --network-interface",
-     "it is about several hosts, and this launcher starts ranks on this one only"},
-    {"--min-np --max-np --min-num-proc --max-num-proc --host-discovery-script --slots-per-host --elastic-timeout --reset-limit "
-     "--blacklist-cooldown-range",
+    {"--min-np --max-np --min-num-proc --max-num-proc --elastic-timeout --reset-limit --blacklist-cooldown-range",
      "elastic jobs are not something this launcher does"},
     {"--rdzv-conf --start-method --virtual-local-rank --logs-specs --duplicate-stdout-filters",
      "it steers an agent that does not exist here"},
@@ -206,8 +215,8 @@ void apply(RunOptions& options, const Option& option, std::string_view name, Tex
 
 // torchrun reads every option from PET_<NAME> as well, and cluster operators set those.
 void read_pet(RunOptions& options, const group::Environment& env) {
-  for (const std::string_view name :
-       {"nproc-per-node", "nnodes", "node-rank", "master-addr", "rdzv-backend", "rdzv-id", "rdzv-endpoint", "max-restarts"}) {
+  for (const std::string_view name : {"nproc-per-node", "nnodes", "node-rank", "master-addr", "master-port", "rdzv-backend", "rdzv-id",
+                                      "rdzv-endpoint", "max-restarts"}) {
     std::string variable = fmt::format("PET_{}", name);
     for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     const auto at = env.find(variable);
@@ -261,6 +270,9 @@ RunOptions parse_run(const std::vector<std::string>& args, const group::Environm
     throw_failure(Kind::usage, "nothing to run: cohort run -n 4 -- ./program its arguments; `cohort run --help` tells more");
   if (options.output.empty() && (!options.redirects.empty() || !options.tees.empty()))
     throw_failure(Kind::usage, "--redirects and --tee need a folder: --output DIR");
+  const int named = static_cast<int>(!options.hosts.empty()) + static_cast<int>(!options.host_file.empty()) +
+                    static_cast<int>(!options.discovery.empty()) + static_cast<int>(options.nodes > 1);
+  if (named > 1) throw_failure(Kind::usage, "hosts are named once: -H, --hostfile, --host-discovery-script or --nnodes");
   return options;
 }
 
@@ -284,14 +296,15 @@ std::string run_help() {
       "  cohort run -n 2 train.py                a Python script (python3, or $PYTHON_EXEC)\n"
       "  cohort run -n 2 -m package.train        a Python module\n"
       "  cohort run -n 4 --output logs ./train   output on the screen and in logs/rank.N/stdout, stderr\n"
+      "  cohort run -H h1:4,h2:4 ./train         eight ranks on two hosts, reached by ssh\n"
       "  cohort run -n 4 --quiet --no-prefix --timeout 10min ./train > result.txt\n\n"
       "Every rank finds its place in COHORT_RANK, COHORT_SIZE .. (cohort::init reads them), in torchrun's RANK, LOCAL_RANK, WORLD_SIZE,\n"
       "MASTER_ADDR .. and in HOROVOD_RANK, HOROVOD_SIZE .. The first rank that fails ends the job; its cause is the last thing printed and "
       "its\n"
       "exit status (128 + n for signal n) is the launcher's. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded; a second "
       "SIGINT\n"
-      "kills. However the job ends, none of its processes outlives it. Options of torchrun and horovodrun are understood where they make\n"
-      "sense on one host.\n\noptions:\n";
+      "kills. However the job ends, none of its processes outlives it, on any host. Options of torchrun and horovodrun are understood.\n\n"
+      "options:\n";
   for (const Option& o : kOptions) {
     if (o.about.empty()) continue;
     const auto names = split(o.names, ' ');

@@ -46,6 +46,19 @@ struct RunOptions {
   std::string role = "default";
   int master_port = 0;  // 0: a free one
 
+  // Several hosts (run_hosts.h makes a plan of these): at most one of the first three, or the four after them.
+  std::string hosts, host_file, discovery;
+  int slots_per_host = 1;  // of hosts that are named without a number
+  int nodes = 1;           // launchers that somebody else starts, one a node
+  int node = -1;           // which of them this is; -1: not said
+  std::string master_addr;
+  bool ranks_given = false;
+  std::string ssh;           // the remote shell, with its options; empty: COHORT_SSH, else ssh
+  int ssh_port = 0;          // 0: its own default
+  std::string ssh_identity;  // file of a key; empty: its own default
+  std::string agent;         // path of cohort on the other hosts; empty: as here
+  std::string interface;     // through which ranks and launcher are reached; empty: found out
+
   // Of programs of our own, no options of `cohort run`:
   bool quit_asks = false;      // ranks answer SIGQUIT and go on
   bool draws_bar = false;      // a rank draws a bar on our terminal

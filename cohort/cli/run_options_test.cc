@@ -23,8 +23,7 @@ std::string refusal(const std::vector<std::string>& args, const group::Environme
 
 TEST(RunOptions, EverySpellingOfHowManyMeansTheSame) {
   const std::vector<std::vector<std::string>> spellings{
-      {"-n", "4"},          {"-n4"}, {"--ranks=4"}, {"-np", "4"}, {"--num-proc", "4"}, {"--nproc-per-node=4"}, {"--nproc_per_node", "4"},
-      {"-H", "localhost:4"}};
+      {"-n", "4"}, {"-n4"}, {"--ranks=4"}, {"-np", "4"}, {"--num-proc", "4"}, {"--nproc-per-node=4"}, {"--nproc_per_node", "4"}};
   for (auto words : spellings) {
     words.emplace_back("prog");
     SCOPED_TRACE(words[0]);
@@ -64,11 +63,26 @@ TEST(RunOptions, HorovodrunLinesForOneHostAreUnderstood) {
   EXPECT_EQ(o.log_level, "info");
 }
 
-TEST(RunOptions, WhatNeedsSeveralHostsOrElasticityIsRefusedWithASentence) {
-  EXPECT_THAT(refusal({"--nnodes", "2", "p"}), HasSubstr("--nnodes: '2' needs several hosts"));
-  EXPECT_THAT(refusal({"--nnodes", "1:4", "p"}), HasSubstr("several hosts"));
-  EXPECT_THAT(refusal({"-H", "a:1,b:1", "p"}), HasSubstr("several hosts"));
-  EXPECT_THAT(refusal({"--hostfile", "h", "p"}), HasSubstr("several hosts"));
+TEST(RunOptions, HorovodrunAndTorchrunLinesForSeveralHostsAreUnderstood) {
+  const auto o =
+      parse_run({"-np", "4", "-H", "a:2,b:2", "--network-interfaces", "eth0", "-p", "2222", "-i", "key", "--slots-per-host", "3", "p"}, {});
+  EXPECT_EQ(o.hosts, "a:2,b:2");
+  EXPECT_EQ(o.interface, "eth0");
+  EXPECT_EQ(o.ssh_port, 2222);
+  EXPECT_EQ(o.ssh_identity, "key");
+  EXPECT_EQ(o.slots_per_host, 3);
+  EXPECT_EQ(parse_run({"-hostfile", "h", "p"}, {}).host_file, "h");
+  EXPECT_EQ(parse_run({"--host-discovery-script", "./find", "p"}, {}).discovery, "./find");
+  const auto t = parse_run({"--nnodes=2:2", "--node_rank=1", "--rdzv-endpoint", "[fd00::1]:4000", "--nproc-per-node", "2", "p"}, {});
+  EXPECT_EQ(t.nodes, 2);
+  EXPECT_EQ(t.node, 1);
+  EXPECT_EQ(t.master_addr, "fd00::1");
+  EXPECT_EQ(t.master_port, 4000);
+}
+
+TEST(RunOptions, WhatNeedsElasticityIsRefusedWithASentence) {
+  EXPECT_THAT(refusal({"--nnodes", "1:4", "p"}), HasSubstr("--nnodes: '1:4' is refused: elastic"));
+  EXPECT_THAT(refusal({"-H", "a", "--hostfile", "f", "p"}), HasSubstr("hosts are named once"));
   EXPECT_THAT(refusal({"--min-np", "2", "p"}), HasSubstr("elastic"));
   EXPECT_THAT(refusal({"--max_restarts", "3", "p"}), HasSubstr("does not restart"));
   EXPECT_THAT(refusal({"--rdzv-backend", "etcd", "p"}), HasSubstr("inside this launcher"));
@@ -90,7 +104,9 @@ TEST(RunOptions, ClusterOperatorsVariablesAreReadAndTheCommandLineWins) {
   const group::Environment env{{"PET_NPROC_PER_NODE", "3"}, {"PET_NNODES", "1"}};
   EXPECT_EQ(parse_run({"p"}, env).ranks, "3");
   EXPECT_EQ(parse_run({"-n", "2", "p"}, env).ranks, "2");
-  EXPECT_THAT(refusal({"p"}, {{"PET_NNODES", "2"}}), HasSubstr("PET_NNODES"));
+  EXPECT_EQ(
+      parse_run({"p"}, {{"PET_NNODES", "2"}, {"PET_NODE_RANK", "1"}, {"PET_MASTER_ADDR", "n0"}, {"PET_MASTER_PORT", "7"}}).master_port, 7);
+  EXPECT_THAT(refusal({"p"}, {{"PET_NNODES", "x"}}), HasSubstr("PET_NNODES"));
 }
 
 TEST(RunOptions, TimesAreReadWithTheirUnits) {

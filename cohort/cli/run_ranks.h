@@ -1,56 +1,76 @@
-// The ranks of a job as the launcher sees them: processes, the two streams of each, and their files.
-// Owner: the launcher. Threads: one. Failure: Kind::system when starting; a file that can no longer be written is given up with a line.
+// The ranks of a job as whoever watches over them sees them: how many run, how they ended, signals to them, their output on its way.
+// LocalRanks are children of this process (a launcher, or an agent on its host); RemoteRanks (run_remote.h) are those of agents.
+// Owner: the launcher or an agent. Threads: one. Failure: Kind::system when starting.
 #pragma once
 #include <poll.h>
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cohort/cli/run_child.h"
-#include "cohort/cli/run_options.h"
-#include "cohort/cli/run_report.h"
-#include "cohort/cli/run_screen.h"
+#include "cohort/cli/run_output.h"
 
 namespace cohort::cli {
 
 struct RankState {
-  Child child;
+  pid_t pid = -1;
   std::optional<int> status;  // of waitpid, once it has ended
-  Tail last_words;
-  std::array<Fd, 2> files;  // stdout, stderr of --output
+  std::string host;           // empty: this one
   bool running() const { return !status; }
 };
 
 class Ranks {
  public:
-  Ranks(const RunOptions& options, Screen& screen) : options_(options), screen_(screen) {}
-
-  void start(const std::vector<ChildPlan>& plans);  // all or none: what was started is killed when a later one cannot be
+  virtual ~Ranks() = default;
+  int first() const { return first_; }
   int size() const { return static_cast<int>(ranks_.size()); }
-  const RankState& operator[](int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+  const RankState& operator[](int rank) const { return ranks_.at(static_cast<std::size_t>(rank - first_)); }
   int running() const;
 
   struct Ended {
     int rank;
     int status;
+    std::string how;
   };
-  std::vector<Ended> reap();      // every child that has ended, orphans of the ranks included (those only vanish)
-  void signal(int number) const;  // to the process group of every rank that runs
+  virtual std::vector<Ended> take_ends() = 0;  // since it was asked last
+  // What ends the job and is no rank's own end: a host that cannot be reached or was lost. Exit status and sentence.
+  struct Trouble {
+    int code;
+    std::string what;
+  };
+  virtual std::optional<Trouble> take_trouble() { return std::nullopt; }
+  virtual void signal(int number) = 0;  // to the process group of every rank that runs
 
-  void add_polls(std::vector<pollfd>& fds, bool with_stdout, bool with_stderr) const;
-  void read_output(Clock::time_point now, bool with_stdout, bool with_stderr);  // whatever is there, without waiting
-  bool anything_open() const;
+  virtual void add_polls(std::vector<pollfd>& fds, bool with_stdout, bool with_stderr) const = 0;
+  virtual void move(Clock::time_point now, bool with_stdout, bool with_stderr) = 0;  // whatever is there, without waiting
+  virtual bool anything_open() const = 0;
+  virtual bool busy() const { return running() > 0; }  // there is something to wait for
+  virtual Deadline next_look() const { return {}; }
+  virtual std::vector<std::string> take_news() { return {}; }  // lines for -v
+
+ protected:
+  int first_ = 0;
+  std::vector<RankState> ranks_;
+};
+
+class LocalRanks : public Ranks {
+ public:
+  explicit LocalRanks(RankSink& sink) : sink_(sink) {}
+  // All or none: what was started is killed when a later one cannot be.
+  void start(int first, const std::vector<ChildPlan>& plans);
+
+  std::vector<Ended> take_ends() override;  // reaps every child that has ended; orphans of the ranks only vanish
+  void signal(int number) override;
+  void add_polls(std::vector<pollfd>& fds, bool with_stdout, bool with_stderr) const override;
+  void move(Clock::time_point now, bool with_stdout, bool with_stderr) override;
+  bool anything_open() const override;
 
  private:
-  void open_files(int rank, RankState& state) const;
-  void read_stream(int rank, int stream, Clock::time_point now);
-  void deliver(int rank, int stream, std::string_view bytes, Clock::time_point now);
+  void read_stream(std::size_t at, int stream, Clock::time_point now);
 
-  const RunOptions& options_;
-  Screen& screen_;
-  std::vector<RankState> ranks_;
+  RankSink& sink_;
+  std::vector<Child> children_;
 };
 
 }  // namespace cohort::cli

@@ -48,8 +48,9 @@ std::vector<std::string> Tail::lines() const {
 }
 
 std::string tell(const FirstFailure& f) {
-  std::string text = fmt::format("cohort run: rank {} failed first: {} (pid {}, after {})", f.rank, describe_status(f.status), f.pid,
-                                 format_seconds(f.after));
+  std::string text =
+      fmt::format("cohort run: rank {}{} failed first: {} (pid {}, after {})", f.rank,
+                  f.host.empty() ? "" : fmt::format(" on host {}", f.host), describe_status(f.status), f.pid, format_seconds(f.after));
   if (f.others_stopped > 0)
     text += fmt::format("; the {} still running {} stopped", f.others_stopped, f.others_stopped == 1 ? "was" : "were");
   text += "\n";

@@ -29,6 +29,7 @@ struct FirstFailure {
   Seconds after{0};
   int others_stopped = 0;  // ranks that were still running
   std::vector<std::string> last_words{};
+  std::string host{};  // empty: this one
 };
 std::string tell(const FirstFailure& failure);
 

@@ -19,6 +19,7 @@ constexpr const char* kExamples =
     "\nexamples:\n"
     "  cohort train -n 2                                        the defaults: an MLP on Fashion-MNIST\n"
     "  cohort train configs/fashion_cnn.yaml -n 2\n"
+    "  cohort train configs/fashion_cnn.yaml -H h1:2,h2:2       four ranks on two hosts that share this folder\n"
     "  cohort train -n 2 --set model=cnn --set epochs=3 --set 'optim.rule=adamw(lr=1e-3)'\n"
     "  cohort train configs/fashion_cnn.yaml -n 2 --set checkpoint.resume=never --out runs/again\n\n"
     "A run writes into its folder: config.yaml, metrics.jsonl, checkpoints/, tensorboard/, report.html and, with observe.trace, "
@@ -35,12 +36,14 @@ bool keeps_buddies(const TrainConfig& config) {
 
 int run(int argc, char** argv) {
   SettingsSource source;
-  std::string ranks = "1", out;
+  std::string ranks = "1", out, hosts, host_file;
   bool help_config = false, markdown = false, show = false, plan = false;
-  CLI::App app{"train a model on several ranks of this host", "cohort train"};
+  CLI::App app{"train a model on several ranks, of this host or of several", "cohort train"};
   app.footer(kExamples);
   app.add_option("config", source.file, "YAML file with settings; none: the defaults");
   app.add_option("-n,--ranks,--np,--nproc-per-node", ranks, "ranks to start, or auto for one per core")->capture_default_str();
+  app.add_option("-H,--hosts", hosts, "several hosts, h1:2,h2:2, reached by ssh; without -n every slot gets a rank");
+  app.add_option("--hostfile", host_file, "the same from a file, `h1 slots=2` a line; `cohort run --help` tells more");
   app.add_option("--set", source.sets, "key=value, as often as needed: wins over the file")->expected(1)->take_all();
   app.add_option("-o,--out", out, "folder of the run (the setting `out`)");
   app.add_flag("--plan", plan, "predict memory and step time first, and hold them against what is measured (the setting observe.plan)");
@@ -69,7 +72,11 @@ int run(int argc, char** argv) {
   std::vector<std::string> args{"train"};
   if (!source.file.empty()) args.push_back(source.file);
   for (const auto& set : source.sets) args.insert(args.end(), {"--set", set});
-  return run_workers(ranks, args, keeps_buddies(config) ? kRescue : Seconds{0});
+  std::vector<std::string> where;
+  if (!hosts.empty()) where.insert(where.end(), {"-H", hosts});
+  if (!host_file.empty()) where.insert(where.end(), {"--hostfile", host_file});
+  const std::string count = where.empty() || app.count("--ranks") > 0 ? ranks : "";  // hosts say how many unless told otherwise
+  return run_workers(count, args, keeps_buddies(config) ? kRescue : Seconds{0}, where);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "cohort/base/text.h"
 #include "cohort/cli/run_binding.h"
 #include "cohort/cli/run_front.h"
+#include "cohort/cli/run_hosts.h"
 
 namespace cohort::cli {
 
@@ -20,19 +21,21 @@ std::string find_worker() {
                 here.string());
 }
 
-int run_workers(const std::string& ranks, const std::vector<std::string>& args, Seconds rescue) {
+int run_workers(const std::string& ranks, const std::vector<std::string>& args, Seconds rescue, const std::vector<std::string>& where) {
   LaunchPlan plan;
   plan.environment = group::read_environment();
   const std::string worker = find_worker();
-  std::vector<std::string> words{"-n", ranks, "--no-prefix", "--quiet", "--", worker};
+  std::vector<std::string> words{"--no-prefix", "--quiet"};
+  if (!ranks.empty()) words.insert(words.end(), {"-n", ranks});
+  words.insert(words.end(), where.begin(), where.end());
+  words.insert(words.end(), {"--", worker});
   words.insert(words.end(), args.begin(), args.end());
   plan.options = parse_run(words, plan.environment);
   plan.options.rescue = rescue;
   plan.options.quit_asks = plan.options.usage_is_said = true;
   plan.program = find_program(plan.options, plan.environment);
   plan.host = look_at_host();
-  plan.ranks = ranks == "auto" ? usable_cores(plan.host) : static_cast<int>(parse_int(ranks));
-  if (plan.ranks < 1) throw_failure(Kind::usage, "-n {}: at least one rank", ranks);
+  place_job(plan);
   if (const char* tty = isatty(STDERR_FILENO) != 0 ? ttyname(STDERR_FILENO) : nullptr) {
     plan.environment["COHORT_TTY"] = tty;
     plan.options.draws_bar = true;

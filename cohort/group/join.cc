@@ -13,6 +13,7 @@
 #include "cohort/group/handover.h"
 #include "cohort/group/rendezvous.h"
 #include "cohort/net/dial.h"
+#include "cohort/net/interfaces.h"
 
 namespace cohort::group {
 namespace {
@@ -21,10 +22,22 @@ constexpr Seconds kAnswerMargin{5};  // the coordinator ends a wait by naming th
 constexpr Seconds kFirstWord{3};     // of a wait for rank 0
 constexpr Seconds kLook{0.5};
 
-std::string host_name() {
+// What the roster calls our host. Where the launcher says that there are several without naming them, network namespaces count as hosts:
+// they share a kernel, and so could share memory, but somebody meant them to be apart.
+std::string host_name(const Place& place) {
+  if (!place.host.empty()) return place.host;
   std::array<char, 65> name{};
   gethostname(name.data(), name.size() - 1);
-  return name.data();
+  std::array<char, 64> space{};
+  if (place.one_host() || readlink("/proc/self/ns/net", space.data(), space.size() - 1) <= 0) return name.data();
+  return fmt::format("{} {}", name.data(), space.data());
+}
+
+// Peers reach us by the way we reached the coordinator, unless told otherwise: loopback stays loopback.
+net::Address listening_address(const Place& place, const net::Address& coordinator, const net::Wire& wire) {
+  if (!place.interface.empty()) return {net::interface_address(place.interface), 0};
+  if (coordinator.is_unix()) return {"127.0.0.1", 0};
+  return {net::local_address(wire.fd()).host, 0};
 }
 
 // What the handshake calls a job: at most 64 printable bytes.
@@ -120,10 +133,8 @@ Joined join_at(const Place& place, const std::string& job, const net::Address& c
                const JoinOptions& options) {
   const Deadline deadline = Deadline::in(options.start_timeout + kAnswerMargin);
   net::Wire wire = reach(place, coordinator, secret, {job, Epoch{}, place.rank, net::Role::worker}, options, deadline);
-  // Peers reach us by the way we reached the coordinator: loopback stays loopback.
-  const net::Address here = coordinator.is_unix() ? net::Address{"127.0.0.1", 0} : net::Address{net::local_address(wire.fd()).host, 0};
-  net::Listener listener = net::listen_on(here, secret);
-  const Join wish{{place.rank, listener.address.text(), getpid(), host_name()}, static_cast<std::uint32_t>(place.size)};
+  net::Listener listener = net::listen_on(listening_address(place, coordinator, wire), secret);
+  const Join wish{{place.rank, listener.address.text(), getpid(), host_name(place)}, static_cast<std::uint32_t>(place.size)};
   wire.send(kJoinFrame, encode(wish), deadline);
   Roster roster = wait_for_roster(wire, place, options, deadline);
   if (roster.size() != place.size)

@@ -11,6 +11,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/group/hosts.h"
 
 namespace cohort::group {
 namespace {
@@ -116,15 +117,10 @@ std::optional<int> slurm_tasks_here(const Environment& env) {
   if (!list) list = find(env, "SLURM_TASKS_PER_NODE");
   const auto node_text = find(env, "SLURM_NODEID");
   if (!list || !node_text) return std::nullopt;
-  std::int64_t node = parse_int(*node_text);
-  for (std::string_view part : split(*list, ',')) {
-    const auto open = part.find("(x");
-    const std::int64_t tasks = parse_int(part.substr(0, open));
-    const std::int64_t times = open == part.npos ? 1 : parse_int(part.substr(open + 2, part.size() - open - 3));
-    if (node < times) return static_cast<int>(tasks);
-    node -= times;
-  }
-  return std::nullopt;
+  const std::int64_t node = parse_int(*node_text);
+  const auto tasks = parse_tasks_per_node(*list);
+  if (node < 0 || node >= static_cast<std::int64_t>(tasks.size())) return std::nullopt;
+  return tasks[static_cast<std::size_t>(node)];
 }
 
 bool master_is_here(const Environment& env) {
@@ -188,6 +184,8 @@ void refuse_contradiction(const Environment& env, const Family& chosen, const Pl
 void add_meeting_point(const Environment& env, Place& p) {
   p.secret_file = find(env, "COHORT_SECRET_FILE").value_or("");
   p.rendezvous = find(env, "COHORT_RENDEZVOUS").value_or("");
+  p.host = find(env, "COHORT_HOST").value_or("");
+  p.interface = find(env, "COHORT_INTERFACE").value_or("");
   if (const auto job = find(env, "COHORT_JOB")) p.job = *job;
   if (p.from_cohort() && p.size > 1 && (p.rendezvous.empty() || p.secret_file.empty() || p.job.empty()))
     throw_failure(Kind::usage, "{} needs COHORT_JOB, COHORT_RENDEZVOUS and COHORT_SECRET_FILE beside it; `cohort run` sets them all",

@@ -35,6 +35,8 @@ struct Place {
   std::string job;          // what the launcher calls this job; may be empty for foreign launchers that give it no name
   std::string rendezvous;   // host:port of the coordinator; empty: none was named
   std::string secret_file;  // where the job's secret lies; empty: none was named
+  std::string host;         // COHORT_HOST: what the launcher calls this host; ranks of different names share no memory. Empty: not said
+  std::string interface;    // COHORT_INTERFACE: through which this rank is to be reached; empty: the way it reaches the coordinator
 
   bool one_host() const { return local_size == size; }
   bool from_cohort() const { return source == "cohort"; }

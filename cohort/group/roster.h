@@ -15,7 +15,7 @@ struct Member {
   Rank rank;
   std::string address;  // where its listener for peers is: "127.0.0.1:40123"
   std::int64_t pid = 0;
-  std::string host;  // its name, for messages only: whether memory is shared is tried, not guessed
+  std::string host;  // its name; in a job of several hosts, ranks of different names share no memory (of equal ones: it is tried)
   bool operator==(const Member&) const = default;
 };
 

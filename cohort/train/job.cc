@@ -55,8 +55,12 @@ Connected connect(const group::Place& place, const JobOptions& options) {
                      .secret = joined.secret,
                      .addresses = {},
                      .transport = options.transport,
-                     .congestion = options.congestion};
-  for (const auto& member : joined.roster.members) plan.addresses.push_back(net::Address::parse(member.address));
+                     .congestion = options.congestion,
+                     .hosts = {}};
+  for (const auto& member : joined.roster.members) {
+    plan.addresses.push_back(net::Address::parse(member.address));
+    if (!place.one_host()) plan.hosts.push_back(member.host);
+  }
   return {joined.roster, net::connect_mesh(std::move(plan), std::move(joined.listener), Deadline::in(options.start_timeout))};
 }
 

@@ -1,6 +1,7 @@
 """The command horovodrun: Horovod's options, understood by `cohort run`.
 
     horovodrun -np 4 -H localhost:4 python train.py
+    horovodrun -np 4 -H h1:2,h2:2 python train.py
 
 What each option comes to is a row in horovodrun_options.py. Sentences about options without effect go to stderr; a refusal ends with status 2.
 """
@@ -17,8 +18,12 @@ class Refused(Exception):
     """A sentence for the user."""
 
 
+class AnotherHost(ValueError):
+    """A host that is not this one."""
+
+
 def slots_on_this_host(hosts, hostfile):
-    """How many slots "-H" and "--hostfile" grant, 0 without either; ValueError for any host but this one."""
+    """How many slots "-H" and "--hostfile" grant, 0 without either; AnotherHost for any host but this one, ValueError for what is no host."""
     entries = [h.strip() for h in (hosts or "").split(",") if h.strip()]
     if hostfile:
         with open(hostfile, encoding="utf-8") as file:
@@ -28,7 +33,7 @@ def slots_on_this_host(hosts, hostfile):
     for entry in entries:
         host, _, slots = entry.partition(":")
         if host not in ("localhost", socket.gethostname(), socket.getfqdn()) and not host.startswith("127."):
-            raise ValueError(f"'{host}' is another host, and ranks are started on this one only")
+            raise AnotherHost(f"'{host}' is another host, and ranks are started on this one only")
         if slots and not (slots.isdigit() and int(slots) > 0):
             raise ValueError(f"'{entry}': slots are a whole number above 0")
         total += int(slots or 1)
@@ -110,20 +115,24 @@ def plan(args):
 
 def _settle(done, given):
     value = {name: values[0] for name, (_, values) in given.items() if values}
+    elsewhere = []  # several hosts: `cohort run` reads them itself
     try:
         slots = slots_on_this_host(value.get("-H"), value.get("--hostfile"))
+    except AnotherHost:
+        slots = 0
+        elsewhere = ["-H", value["-H"]] if "-H" in value else ["--hostfile", value["--hostfile"]]
     except (ValueError, OSError) as error:
         raise Refused(str(error)) from None
     ranks = value.get("-np") or str(slots or "")
-    if not ranks:
+    if not ranks and not elsewhere:
         raise Refused("say how many ranks: horovodrun -np 2 python train.py")
-    if not ranks.isdigit() or int(ranks) < 1:
+    if ranks and (not ranks.isdigit() or int(ranks) < 1):
         raise Refused(f"-np: '{ranks}' is not a number of ranks")
     if slots and int(ranks) > slots:
         raise Refused(f"{ranks} ranks were asked for, and the hosts have {slots} slots")
     if not done.command:
         raise Refused("nothing to run: horovodrun -np 2 python train.py")
-    done.run = ["-n", ranks]
+    done.run = (["-n", ranks] if ranks else []) + elsewhere
     for option, values in given.values():
         if option.to and option.to != "-n":
             done.run += [option.to, *values]

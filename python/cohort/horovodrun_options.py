@@ -5,7 +5,6 @@ refused with a sentence. To add an option: a row.
 """
 from dataclasses import dataclass
 
-HOSTS = "it is about several hosts, and ranks are started on this one only"
 ELASTIC = "it is for jobs whose number of ranks changes while they run, which this launcher does not do yet"
 ENGINE = "ranks talk through Cohort's own engine"
 
@@ -27,8 +26,11 @@ class Option:
 
 OPTIONS = (
     Option("-np --num-proc -n", 1, to="-n", about="how many ranks to start"),
-    Option("-H --hosts --host", 1, about="localhost:4, as many slots as ranks may be started"),
-    Option("--hostfile -hostfile --host-file", 1, about="a file of lines `localhost slots=4`"),
+    Option("-H --hosts --host", 1, about="localhost:4 or h1:2,h2:2: as many slots as ranks may be started; other hosts by ssh"),
+    Option("--hostfile -hostfile --host-file", 1, about="a file of lines `h1 slots=4`"),
+    Option("-p --ssh-port", 1, to="--ssh-port", about="port of ssh on the other hosts"),
+    Option("-i --ssh-identity-file", 1, to="--ssh-identity-file", about="key for ssh"),
+    Option("--network-interface --network-interfaces --nics", 1, to="--interface", about="by which ranks reach each other; found out when not given"),
     Option("--output-filename", 1, to="--output", about="a folder for rank.N/stdout and rank.N/stderr"),
     Option("--start-timeout", 1, to="--start-timeout", about="seconds the ranks may take to meet"),
     Option("--verbose", to="--verbose", about="say what is started, where, and how it ended"),
@@ -70,7 +72,6 @@ OPTIONS = (
     Option("--min-np --min-num-proc --max-np --max-num-proc --slots-per-host --host-discovery-script --reset-limit --elastic-timeout", 1,
            refused=ELASTIC),
     Option("--blacklist-cooldown-range", 2, refused=ELASTIC),
-    Option("-p --ssh-port -i --ssh-identity-file --network-interface --network-interfaces --nics", 1, refused=HOSTS),
 )
 
 BY_NAME = {name: option for option in OPTIONS for name in option.names.split()}

@@ -51,7 +51,10 @@ def test_hosts_give_slots(tmp_path):
     hosts.write_text("localhost slots=3\n# none\n127.0.0.1 slots=1\n")
     assert plan(["--hostfile", str(hosts), "./train"]).run == ["-n", "4"]
     assert plan("-H localhost:2,localhost:3 ./train".split()).run == ["-n", "5"]
-    for wrong, why in (("-np 2 -H elsewhere:2 ./t", "another host"), ("-np 3 -H localhost:2 ./t", "2 slots"), ("-H localhost:x ./t", "slots"),
+    assert plan("-np 3 -H h1:2,h2:2 -p 2222 --network-interfaces eth0 ./train".split()).run == \
+        ["-n", "3", "-H", "h1:2,h2:2", "--ssh-port", "2222", "--interface", "eth0"]
+    assert plan("-H h1:2,localhost:2 ./train".split()).run == ["-H", "h1:2,localhost:2"]
+    for wrong, why in (("-np 3 -H localhost:2 ./t", "2 slots"), ("-H localhost:x ./t", "slots"),
                        (f"-np 2 --hostfile {tmp_path}/none ./t", "No such file")):
         with pytest.raises(Refused, match=why):
             plan(wrong.split())

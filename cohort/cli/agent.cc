@@ -1,0 +1,287 @@
+#include "cohort/cli/agent.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
+#include "cohort/cli/agent_channel.h"
+#include "cohort/cli/agent_messages.h"
+#include "cohort/cli/agent_reach.h"
+#include "cohort/cli/cli.h"
+#include "cohort/cli/run_binding.h"
+#include "cohort/cli/run_holdings.h"
+#include "cohort/cli/run_ranks.h"
+#include "cohort/cli/run_report.h"
+#include "cohort/cli/run_tree.h"
+
+namespace cohort::cli {
+namespace {
+
+constexpr Seconds kEndLimit{1};
+
+// Ours alone: whatever else in this process prints to stdout must not end up in the middle of a frame.
+Channel take_streams() {
+  Fd in{fcntl(0, F_DUPFD_CLOEXEC, 3)}, out{fcntl(1, F_DUPFD_CLOEXEC, 3)};
+  const Fd nothing{open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  if (!in || !out || dup2(nothing.get(), 0) < 0 || dup2(2, 1) < 0) throw_system("the agent's standard input and output");
+  return {Channel::Side::agent, std::move(in), std::move(out)};
+}
+
+std::string own_name() {
+  std::array<char, 65> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+struct InputPipe {
+  Fd read, write;
+  std::string waiting;
+  bool over = false;
+};
+
+class Agent : public RankSink {
+ public:
+  Agent(const group::Environment& environment, Fd front, Signals& signals)
+      : environment_(environment), front_(std::move(front)), signals_(signals), channel_(take_streams()), ranks_(*this) {}
+  int run();
+
+  void write(int rank, int stream, std::string_view bytes, Clock::time_point) override {
+    channel_.send(AgentFrame::output, encode(AgentOutput{rank, stream, std::string(bytes)}));
+  }
+  void finish(int rank, int stream) override { channel_.send(AgentFrame::closed, encode(AgentOutput{rank, stream, {}})); }
+
+ private:
+  void turn();
+  void take(const AgentMessage& message);
+  void answer(const AgentCall& call);
+  void start(const AgentStart& order);
+  RankSetting setting_of(const AgentStart& order) const;
+  group::Environment variables_of(const AgentStart& order) const;
+  void pass_signal(int number);
+  void take_own_signals();
+  void move_input();
+  void tick();
+  void refuse(int code, const std::string& what);
+  void wind_up();
+  void flush();
+  bool alone() const { return !channel_.open() || front_gone_; }
+
+  const group::Environment& environment_;
+  const Fd front_;
+  Signals& signals_;
+  Channel channel_;
+  LocalRanks ranks_;
+  std::optional<AgentCall> call_;
+  Reached reached_;
+  std::optional<HeldSecret> secret_;
+  HeldPort master_port_;
+  InputPipe input_;
+  Deadline beat_ = Deadline::in(kBeat);
+  int silent_ = 0;
+  bool started_ = false, stopped_ = false, refused_ = false, front_gone_ = false;
+};
+
+int Agent::run() {
+  try {
+    while (!alone() && !refused_ && (!started_ || ranks_.running() > 0)) turn();
+  } catch (const NoProgram& e) {
+    refuse(e.exit_code, e.what());
+  } catch (const std::exception& e) {
+    refuse(kExitFailure, e.what());
+  }
+  wind_up();
+  return refused_ || alone() ? kExitFailure : 0;
+}
+
+void Agent::turn() {
+  const bool room = channel_.unsent() < kFullChannel;
+  std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {front_.get(), POLLIN, 0}, {channel_.in(), POLLIN, 0}, {channel_.out(), POLLOUT, 0}};
+  fds.push_back({input_.waiting.empty() ? -1 : input_.write.get(), POLLOUT, 0});
+  ranks_.add_polls(fds, room, room);
+  poll(fds.data(), fds.size(), beat_.left_ms());
+  if (fds[1].revents != 0) front_gone_ = true;
+  ranks_.move(Clock::now(), room, room);
+  take_own_signals();
+  channel_.move();
+  while (const auto message = channel_.next()) take(*message);
+  move_input();
+  if (beat_.passed()) tick();
+  channel_.move();
+}
+
+void Agent::take(const AgentMessage& message) {
+  if (message.type == AgentFrame::call) return answer(decode_call(message.body));
+  if (message.type == AgentFrame::start) return start(decode_start(message.body));
+  if (message.type == AgentFrame::signal) return pass_signal(decode_numbers(message.body, 1, 1)[0]);
+  if (message.type == AgentFrame::input) {
+    input_.over = message.body.empty();
+    input_.waiting.append(reinterpret_cast<const char*>(message.body.data()), message.body.size());
+  } else if (message.type != AgentFrame::beat) {
+    throw_failure(Kind::corrupt, "the launcher sent a frame of type {}", static_cast<int>(message.type));
+  }
+}
+
+void Agent::answer(const AgentCall& call) {
+  if (call_) throw_failure(Kind::corrupt, "the launcher calls twice");
+  call_ = call;
+  channel_.move();
+  reached_ = reach_launcher(call, channel_.in(), [this] {
+    channel_.move();
+    return !channel_.open();
+  });
+  if (reached_.rendezvous.empty()) return;
+  secret_.emplace(call.secret);
+  if (call.master) master_port_ = HeldPort(reached_.address, call.master_port);
+  channel_.send(AgentFrame::ready,
+                encode(AgentReady{own_name(), reached_.address, reached_.rendezvous, master_port_.number(), usable_cores(look_at_host())}));
+}
+
+RankSetting Agent::setting_of(const AgentStart& order) const {
+  RankSetting s = order.setting;
+  const group::HostShare& here = order.hosts[static_cast<std::size_t>(order.host)];
+  for (const auto& host : order.hosts) s.ranks_per_host.push_back(host.ranks);
+  s.host = order.host;
+  s.rank = s.first = here.first;
+  s.host_name = here.name;
+  s.rendezvous = reached_.rendezvous;
+  s.secret_file = secret_->path();
+  if (!s.threads_given) s.threads = plan_threads(look_at_host(), here.ranks);
+  return s;
+}
+
+group::Environment Agent::variables_of(const AgentStart& order) const {
+  group::Environment variables;
+  for (const auto& [name, value] : environment_)
+    if (belongs_to_host(name)) variables.emplace(name, value);
+  for (const auto& [name, value] : order.environment) variables.emplace(name, value);
+  variables.insert_or_assign("PWD", order.folder);
+  return variables;
+}
+
+void Agent::start(const AgentStart& order) {
+  if (!secret_ || started_) throw_failure(Kind::corrupt, "the launcher starts ranks out of turn");
+  if (chdir(order.folder.c_str()) != 0)
+    throw_failure(Kind::usage, "folder '{}': {}; start the job in one that every host has", order.folder, std::strerror(errno));
+  const Program program{order.path, order.argv};
+  RankSetting setting = setting_of(order);
+  const int first = setting.first, count = order.hosts[static_cast<std::size_t>(order.host)].ranks;
+  const auto bindings = plan_binding(look_at_host(), order.bind, count);
+  if (order.input) {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) throw_system("pipe for the input of rank 0");
+    input_.read.reset(ends[0]);
+    input_.write.reset(ends[1]);
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  }
+  sigset_t mask = signals_.mask_before();
+  if (order.quit_asks) sigaddset(&mask, SIGQUIT);  // as the launcher does on its own host
+  const group::Environment variables = variables_of(order);
+  std::vector<ChildPlan> plans;
+  for (int i = 0; i < count; ++i, ++setting.rank)
+    plans.push_back({.program = &program,
+                     .environment = spelled_out(rank_environment(variables, setting)),
+                     .cpus = bindings[static_cast<std::size_t>(i)],
+                     .input = setting.rank == 0 ? input_.read.get() : -1,
+                     .signal_mask = mask});
+  ranks_.start(first, plans);
+  input_.read.reset();
+  started_ = true;
+  std::vector<int> pids;
+  for (int r = first; r < first + count; ++r) pids.push_back(ranks_[r].pid);
+  channel_.send(AgentFrame::started, encode(pids));
+}
+
+void Agent::pass_signal(int number) {
+  if (number == SIGSTOP) stopped_ = true;
+  if (number == SIGCONT) stopped_ = false;
+  ranks_.signal(number);
+}
+
+void Agent::take_own_signals() {
+  for (const int number : signals_.take()) {
+    if (number == SIGCHLD) {
+      for (const auto& e : ranks_.take_ends()) {
+        ranks_.move(Clock::now(), true, true);  // its last words go before its end
+        channel_.send(AgentFrame::ended, encode(AgentEnded{e.rank, e.status}));
+      }
+    } else if (number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT) {
+      refuse(kExitSignalBase + number, fmt::format("its agent was told to end by {}", signal_name(number)));
+    }
+  }
+}
+
+void Agent::move_input() {
+  while (!input_.waiting.empty() && input_.write) {
+    const ssize_t n = ::write(input_.write.get(), input_.waiting.data(), input_.waiting.size());
+    if (n < 0 && errno == EAGAIN) return;
+    if (n < 0 && errno == EINTR) continue;
+    const std::size_t gone = n > 0 ? static_cast<std::size_t>(n) : input_.waiting.size();  // nobody reads it: then it is read
+    channel_.send(AgentFrame::taken, encode(std::vector<int>{static_cast<int>(gone)}));
+    input_.waiting.erase(0, gone);
+  }
+  if (input_.over && input_.waiting.empty()) input_.write.reset();
+}
+
+void Agent::tick() {
+  beat_ = Deadline::in(kBeat);
+  channel_.send(AgentFrame::beat);
+  silent_ = channel_.heard() || stopped_ ? 0 : silent_ + 1;
+  if (silent_ > kMostSilence) refuse(kExitFailure, "nothing was heard of the launcher");
+}
+
+void Agent::refuse(int code, const std::string& what) {
+  if (refused_) return;
+  refused_ = true;
+  channel_.send(AgentFrame::trouble, encode(AgentTrouble{code, what}));
+}
+
+// Nothing of this host's part may stay behind; what the ranks wrote last still goes to the launcher.
+void Agent::wind_up() {
+  if (ranks_.running() > 0) ranks_.signal(SIGKILL);
+  if (alone() || refused_)
+    kill_descendants(Deadline::in(kEndLimit));
+  else
+    end_descendants(Deadline::in(kEndLimit));
+  for (int i = 0; i < 64 && ranks_.anything_open() && !alone(); ++i) ranks_.move(Clock::now(), true, true);
+  flush();
+}
+
+// A launcher whose own reader is slow takes its time; only one that is silent is not waited for.
+void Agent::flush() {
+  channel_.move();
+  silent_ = 0;
+  while (channel_.unsent() > 0 && !alone() && silent_ < (refused_ ? 2 : kMostSilence)) {
+    std::array<pollfd, 3> fds{{{channel_.out(), POLLOUT, 0}, {channel_.in(), POLLIN, 0}, {front_.get(), POLLIN, 0}}};
+    poll(fds.data(), fds.size(), beat_.left_ms());
+    if (fds[2].revents != 0) front_gone_ = true;
+    channel_.move();
+    while (channel_.next()) continue;
+    if (!beat_.passed()) continue;
+    beat_ = Deadline::in(kBeat);
+    silent_ = channel_.heard() ? 0 : silent_ + 1;
+  }
+}
+
+}  // namespace
+
+bool belongs_to_host(std::string_view variable) {
+  constexpr std::array<std::string_view, 13> kNames{"HOME", "USER",   "LOGNAME", "SHELL",   "HOSTNAME", "TMPDIR",    "MAIL",
+                                                    "PWD",  "OLDPWD", "SHLVL",   "DISPLAY", "_",        "COHORT_TTY"};
+  return std::find(kNames.begin(), kNames.end(), variable) != kNames.end() || variable.starts_with("SSH_") ||
+         variable.starts_with("XDG_") || variable.starts_with("DBUS_") || variable.starts_with("BASH_FUNC_");
+}
+
+int serve_launcher(const group::Environment& environment, Fd front, Signals& signals) {
+  return Agent(environment, std::move(front), signals).run();
+}
+
+}  // namespace cohort::cli

@@ -1,0 +1,288 @@
+#include "cohort/cli/run_remote.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
+#include "cohort/cli/agent.h"
+#include "cohort/cli/cli.h"
+
+namespace cohort::cli {
+namespace {
+
+constexpr Seconds kKillLimit{1.2};             // for an agent to kill its ranks and say so
+constexpr Seconds kSettleLimit{5};             // for an agent to end, after the last word that was heard of it
+constexpr Seconds kLastWords{0.3};             // from the end of a stream to the end of the shell that carried it
+constexpr std::size_t kMostInput = 256 << 10;  // under way to rank 0
+
+Program program_of(const std::vector<std::string>& words) { return {words[0], words}; }
+
+std::string its_words(const Tail& tail) {
+  const auto lines = tail.lines();
+  return lines.empty() ? "" : ": " + join(lines, "; ");
+}
+
+}  // namespace
+
+void RemoteRanks::start(RemotePlan plan) {
+  plan_ = std::move(plan);
+  ready_by_ = Deadline::in(Seconds{plan_.call.start_timeout});
+  beat_ = Deadline::in(kBeat);
+  input_over_ = !plan_.reads_input;
+  ranks_.resize(static_cast<std::size_t>(plan_.start.setting.size));
+  for (std::size_t h = 0; h < plan_.hosts.size(); ++h) {
+    const group::HostShare& share = plan_.hosts[h];
+    for (int r = share.first; r < share.first + share.ranks; ++r) state(r).host = share.name;
+    const Program program = program_of(plan_.shells[h]);
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) throw_system("pipe to an agent");
+    const Fd read_end{ends[0]};
+    Fd write_end{ends[1]};
+    Child shell = start_child({.program = &program,
+                               .environment = spelled_out(plan_.environment),
+                               .cpus = {},
+                               .input = read_end.get(),
+                               .signal_mask = plan_.signal_mask});
+    Fd out = std::move(shell.out);
+    hosts_.push_back(
+        {.share = share, .shell = std::move(shell), .channel = Channel(Channel::Side::launcher, std::move(out), std::move(write_end))});
+    AgentCall call = plan_.call;
+    call.first = share.first;
+    call.master = h == 0;
+    hosts_.back().channel.send(AgentFrame::call, encode(call));
+  }
+}
+
+void RemoteRanks::add_polls(std::vector<pollfd>& fds, bool with_stdout, bool with_stderr) const {
+  for (const Host& h : hosts_) {
+    if (with_stdout && with_stderr) fds.push_back({h.channel.in(), POLLIN, 0});
+    fds.push_back({h.channel.out(), POLLOUT, 0});
+    fds.push_back({h.shell.err.get(), POLLIN, 0});
+  }
+  const bool feeding = !input_over_ && input_unread_ < kMostInput && hosts_.front().stage == Stage::started;
+  fds.push_back({feeding ? plan_.input : -1, POLLIN, 0});
+}
+
+void RemoteRanks::move(Clock::time_point now, bool with_stdout, bool with_stderr) {
+  listening_ = with_stdout && with_stderr;  // while our own reader is slow agents wait, and are not blamed for it
+  for (Host& h : hosts_) {
+    read_shell(h);
+    if (listening_) hear(h, now);
+    look_at_end(h);
+  }
+  feed();
+  if (beat_.passed()) tick();
+  if (kill_by_.passed())
+    for (Host& h : hosts_)
+      if (h.stage == Stage::started && h.channel.open()) give_up(h, kExitFailure, "its agent did not end when it was told to");
+  if (running() > 0 || !listening_ || settle_by_.never()) settle_by_ = Deadline::in(kSettleLimit);
+  for (Host& h : hosts_) h.channel.write_all();
+}
+
+void RemoteRanks::hear(Host& host, Clock::time_point now) {
+  host.channel.move();
+  try {
+    while (const auto message = host.channel.next()) {
+      take(host, *message, now);
+      settle_by_ = Deadline::in(kSettleLimit);
+    }
+  } catch (const Failure& failure) {
+    give_up(host, kExitFailure, failure.what());
+  }
+}
+
+void RemoteRanks::take(Host& host, const AgentMessage& message, Clock::time_point now) {
+  if (message.type == AgentFrame::ready) return take_ready(host, decode_ready(message.body));
+  if (message.type == AgentFrame::output) return take_output(host, decode_output(message.body), now);
+  if (message.type == AgentFrame::ended) return take_end(host, decode_ended(message.body));
+  if (message.type == AgentFrame::taken) {
+    input_unread_ -= std::min(input_unread_, static_cast<std::size_t>(decode_numbers(message.body, 1, 1)[0]));
+  } else if (message.type == AgentFrame::closed) {
+    const AgentOutput closed = decode_output(message.body);
+    check_rank(host, closed.rank);
+    sink_.finish(closed.rank, closed.stream);
+  } else if (message.type == AgentFrame::started) {
+    const auto n = static_cast<std::size_t>(host.share.ranks);
+    const auto pids = decode_numbers(message.body, n, n);
+    for (std::size_t i = 0; i < n; ++i) state(host.share.first + static_cast<int>(i)).pid = pids[i];
+    news_.push_back(fmt::format("host {}: {} from {} on, processes {}", host.share.name, host.share.ranks == 1 ? "rank" : "ranks",
+                                host.share.first, fmt::join(pids, " ")));
+  } else if (message.type == AgentFrame::trouble) {
+    const AgentTrouble trouble = decode_trouble(message.body);
+    give_up(host, trouble.code, trouble.what);
+  } else if (message.type != AgentFrame::beat) {
+    throw_failure(Kind::corrupt, "its agent sent a frame of type {}", static_cast<int>(message.type));
+  }
+}
+
+void RemoteRanks::check_rank(const Host& host, int rank) const {
+  if (rank < host.share.first || rank >= host.share.first + host.share.ranks)
+    throw_failure(Kind::corrupt, "its agent speaks of rank {}, which is not there", rank);
+}
+
+void RemoteRanks::take_ready(Host& host, AgentReady ready) {
+  if (host.stage != Stage::called) throw_failure(Kind::corrupt, "its agent is ready twice");
+  host.ready = std::move(ready);
+  host.stage = Stage::ready;
+  news_.push_back(fmt::format("host {} ({}, {} cores) reaches us at {}; its ranks are reached at {}", host.share.name, host.ready.host,
+                              host.ready.cores, host.ready.rendezvous, host.ready.address));
+  if (std::all_of(hosts_.begin(), hosts_.end(), [](const Host& h) { return h.stage == Stage::ready; })) start_all();
+}
+
+void RemoteRanks::start_all() {
+  AgentStart order = plan_.start;
+  order.hosts = plan_.hosts;
+  order.setting.master_addr = hosts_.front().ready.address;
+  order.setting.master_port = hosts_.front().ready.master_port;
+  for (std::size_t h = 0; h < hosts_.size(); ++h) {
+    order.host = static_cast<int>(h);
+    order.input = h == 0 && plan_.reads_input;
+    hosts_[h].channel.send(AgentFrame::start, encode(order));
+    hosts_[h].stage = Stage::started;
+  }
+}
+
+void RemoteRanks::take_output(const Host& host, const AgentOutput& output, Clock::time_point now) {
+  check_rank(host, output.rank);
+  sink_.write(output.rank, output.stream, output.bytes, now);
+}
+
+void RemoteRanks::take_end(const Host& host, const AgentEnded& ended) {
+  check_rank(host, ended.rank);
+  RankState& rank = state(ended.rank);
+  if (rank.status) return;
+  rank.status = ended.status;
+  ends_.push_back({ended.rank, ended.status, describe_status(ended.status)});
+}
+
+// What ssh itself has to say comes on its stderr.
+void RemoteRanks::read_shell(Host& host) {
+  std::array<char, 4096> buffer;
+  while (host.shell.err) {
+    const ssize_t n = read(host.shell.err.get(), buffer.data(), buffer.size());
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) return host.shell.err.reset();
+    host.last_words.add({buffer.data(), static_cast<std::size_t>(n)});
+  }
+}
+
+// The stream has ended: with all of the host's ranks that is how it should be.
+void RemoteRanks::look_at_end(Host& host) {
+  if (host.stage == Stage::over || host.channel.open()) return;
+  if (host.end_by.never()) host.end_by = Deadline::in(kLastWords);
+  if ((!host.shell_status || host.shell.err) && !host.end_by.passed()) return;
+  const bool all_ended = std::all_of(ranks_.begin() + host.share.first, ranks_.begin() + host.share.first + host.share.ranks,
+                                     [](const RankState& r) { return !r.running(); });
+  if (all_ended) return void(host.stage = Stage::over);
+  const std::string how = host.shell_status ? describe_status(*host.shell_status) : "end of its stream";
+  const std::string noise = host.channel.noise();
+  if (!host.channel.greeted())
+    return give_up(host, kExitFailure,
+                   fmt::format("its remote shell ended ({}) before an agent answered{}{}", how, its_words(host.last_words),
+                               noise.empty() ? "" : fmt::format(" (it said: {})", noise)));
+  give_up(host, kExitFailure, fmt::format("its agent is gone ({}){}", how, its_words(host.last_words)));
+}
+
+void RemoteRanks::give_up(Host& host, int code, const std::string& what) {
+  if (host.stage == Stage::over) return;
+  const bool began = host.stage == Stage::started;
+  host.stage = Stage::over;
+  host.channel.close();
+  if (!host.shell_status) kill(-host.shell.pid, SIGKILL);
+  if (!trouble_) trouble_ = Trouble{code, fmt::format("host '{}' {}: {}", host.share.name, began ? "failed" : "cannot take part", what)};
+  mark_ended(host, W_EXITCODE(0, SIGKILL), fmt::format("its host '{}' is lost", host.share.name));
+}
+
+void RemoteRanks::mark_ended(const Host& host, int status, const std::string& how) {
+  for (int r = host.share.first; r < host.share.first + host.share.ranks; ++r) {
+    if (!state(r).running()) continue;
+    state(r).status = status;
+    ends_.push_back({r, status, how});
+  }
+}
+
+// Once a beat: say that we are there, and count how long the others have said nothing.
+void RemoteRanks::tick() {
+  beat_ = Deadline::in(kBeat);
+  for (Host& h : hosts_) {
+    if (h.stage == Stage::over) continue;
+    h.channel.send(AgentFrame::beat);
+    h.silent = h.channel.heard() || !listening_ || h.stage == Stage::called ? 0 : h.silent + 1;
+    if (h.silent > kMostSilence)
+      give_up(h, kExitFailure, fmt::format("nothing was heard of its agent for {}", format_seconds(kBeat * kMostSilence)));
+    else if (h.stage == Stage::called && ready_by_.passed())
+      give_up(h, kExitTimeout,
+              fmt::format("its agent has not answered within {} (--start-timeout){}", format_seconds(Seconds{plan_.call.start_timeout}),
+                          its_words(h.last_words)));
+  }
+}
+
+void RemoteRanks::feed() {
+  if (input_over_ || hosts_.empty() || hosts_.front().stage != Stage::started || input_unread_ >= kMostInput) return;
+  pollfd ready{plan_.input, POLLIN, 0};
+  if (plan_.input >= 0 && poll(&ready, 1, 0) <= 0) return;
+  std::array<char, 16 << 10> buffer;
+  const ssize_t n = plan_.input < 0 ? 0 : read(plan_.input, buffer.data(), buffer.size());
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  input_over_ = n <= 0;
+  const std::size_t bytes = n > 0 ? static_cast<std::size_t>(n) : 0;
+  input_unread_ += bytes;
+  hosts_.front().channel.send(AgentFrame::input, std::as_bytes(std::span(buffer.data(), bytes)));
+}
+
+std::vector<Ranks::Ended> RemoteRanks::take_ends() {
+  int status = 0;
+  for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG))
+    for (Host& h : hosts_)
+      if (h.shell.pid == pid) h.shell_status = status;
+  return std::exchange(ends_, {});
+}
+
+std::optional<Ranks::Trouble> RemoteRanks::take_trouble() { return std::exchange(trouble_, std::nullopt); }
+
+std::vector<std::string> RemoteRanks::take_news() { return std::exchange(news_, {}); }
+
+// A host that has not started yet has nothing to signal: whatever ends the job ends the attempt.
+void RemoteRanks::signal(int number) {
+  const bool ends = number != SIGCONT && number != SIGSTOP && number != SIGUSR1 && number != SIGUSR2;
+  if (number == SIGKILL) kill_by_ = kill_by_.sooner(Deadline::in(kKillLimit));
+  for (Host& h : hosts_) {
+    if (h.stage == Stage::over) continue;
+    if (h.stage == Stage::started) {
+      h.channel.send(AgentFrame::signal, encode(std::vector<int>{number}));
+      h.channel.write_all();
+    } else if (ends) {
+      h.stage = Stage::over;
+      h.channel.close();
+      kill(-h.shell.pid, SIGKILL);
+      mark_ended(h, W_EXITCODE(0, number), "it was not started");
+    }
+  }
+}
+
+bool RemoteRanks::busy() const {
+  if (running() > 0) return true;
+  return !settle_by_.passed() && std::any_of(hosts_.begin(), hosts_.end(), [](const Host& h) { return h.stage != Stage::over; });
+}
+
+Deadline RemoteRanks::next_look() const {
+  Deadline next = beat_.sooner(kill_by_);
+  for (const Host& h : hosts_)
+    if (h.stage != Stage::over) next = next.sooner(h.end_by);
+  return next;
+}
+
+bool RemoteRanks::anything_open() const {
+  return std::any_of(hosts_.begin(), hosts_.end(), [](const Host& h) { return h.channel.open(); });
+}
+
+}  // namespace cohort::cli
