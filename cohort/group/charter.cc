@@ -21,6 +21,8 @@ template <class... Cases>
 struct Match : Cases... {
   using Cases::operator()...;
 };
+template <class... Cases>
+Match(Cases...) -> Match<Cases...>;  // clang 14 asks for it
 
 // The members travel as a Roster, in its own bytes, behind what a Roster does not have.
 void write_formed(net::LittleWriter& w, const Formed& formed) {

@@ -92,9 +92,9 @@ void Judge::one_epoch_per_step() {
 // What the first epoch went on from.
 std::int64_t Judge::base() const {
   if (restarts_.empty()) return 0;
-  const auto& [epoch, step] = *restarts_.begin();
-  const bool first = std::ranges::none_of(lines_, [&](const HistoryLine& l) { return l.event == Event::commit && l.epoch.value < epoch; });
-  return first ? step : 0;
+  const auto restart = *restarts_.begin();
+  const auto before = [&](const HistoryLine& l) { return l.event == Event::commit && l.epoch.value < restart.first; };
+  return std::ranges::none_of(lines_, before) ? restart.second : 0;
 }
 
 void Judge::no_step_missing() {
