@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import cohort.torch as hvd
+from horovod.common.util import env
 from cohort.torch import process_sets
 from launch import launch, ranks
 
@@ -21,6 +22,18 @@ def restart(**settings):
 
 
 # ---- process sets
+
+
+@ranks(2, 3)
+def test_a_set_that_is_given_twice_is_one_and_all_ranks_are_the_global_one():
+    first, again, everyone = hvd.ProcessSet([0]), hvd.ProcessSet([0]), hvd.ProcessSet(reversed(range(hvd.size())))
+    restart(process_sets=[first, again, everyone])
+    assert (first.process_set_id, again.process_set_id, everyone.process_set_id) == (1, 1, 0)
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=everyone).tolist() == [hvd.size()]
+    if hvd.rank() == 0:
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=again).tolist() == [1]
+    restart()
+    assert again.process_set_id is None
 
 
 @ranks(2, 3, 4)
@@ -233,6 +246,19 @@ def test_sparse_allreduce_gathers_and_adds():
 
 
 # ---- timeline
+
+
+@ranks(1, 2)
+def test_a_dynamic_timeline_waits_for_start_timeline():
+    with tempfile.TemporaryDirectory() as folder, env(HOROVOD_TIMELINE="DYNAMIC"):
+        restart()
+        assert not os.path.exists("DYNAMIC")
+        path = os.path.join(folder, "timeline")
+        hvd.start_timeline(path)
+        hvd.allreduce(torch.ones(3), name="seen")
+        hvd.stop_timeline()
+        assert os.path.exists(path) == (hvd.rank() == 0)
+    assert "HOROVOD_TIMELINE" not in os.environ
 
 
 @ranks(1, 2)

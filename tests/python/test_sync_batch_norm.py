@@ -127,3 +127,9 @@ def test_inside_a_model_with_the_distributed_optimizer():
         models.append(model)
     for p, q in zip(models[0].parameters(), models[1].parameters()):
         torch.testing.assert_close(p, q)
+
+
+@ranks(1, 2)
+def test_integers_are_refused():
+    with pytest.raises(ValueError, match="real numbers, not torch.int64"):
+        hvd.SyncBatchNorm(3)(torch.ones(2, 3, dtype=torch.int64))
