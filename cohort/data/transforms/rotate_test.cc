@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cohort/data/transform_testing.h"
+#include "cohort/data/warp.h"
 
 namespace cohort::data {
 namespace {
@@ -39,6 +40,31 @@ TEST(Warp, EqualsThePlainFormulaForAnyMap) {
           for (std::int64_t x = 0; x < shape.width; ++x, ++i)
             ASSERT_NEAR(out[static_cast<std::size_t>(i)], plain(in, shape, m, c, y, x), 1e-4);
     }
+  }
+}
+
+TEST(Warp, SmallImagesComeToTheSameBits) {
+  Dice dice(12);
+  for (const ImageShape shape :
+       {ImageShape{1, 28, 28}, ImageShape{3, 29, 30}, ImageShape{2, 5, 16}, ImageShape{1, 61, 17}, ImageShape{1, 1, 1}}) {
+    std::vector<float> in(static_cast<std::size_t>(shape.elements())), any(in.size()), small(in.size(), -7);
+    for (float& value : in) value = static_cast<float>(dice.uniform(-1, 1));
+    for (const float reach : {0.1F, 1.0F, 2.0F, 1e4F, 1e30F})
+      for (int trial = 0; trial < 60; ++trial) {
+        const auto draw = [&] { return static_cast<float>(dice.uniform(-1, 1)) * reach; };
+        const Linear m{draw(), draw(), draw(), draw()};
+        warp_any(in.data(), any.data(), shape, m);
+        warp(in.data(), small.data(), shape, m);  // the small way where the processor has it
+        ASSERT_EQ(any, small);
+      }
+  }
+}
+
+TEST(Warp, TheSmallWayLeavesLargeImagesAlone) {
+  for (const ImageShape shape : {ImageShape{1, 2, 31}, ImageShape{1, 62, 2}}) {
+    std::vector<float> in(static_cast<std::size_t>(shape.elements())), out(in.size(), 5);
+    EXPECT_FALSE(warp_small(in.data(), out.data(), shape, {}));
+    EXPECT_EQ(out, std::vector<float>(in.size(), 5));
   }
 }
 
