@@ -17,14 +17,14 @@ void scale_pixels(const std::uint8_t* in, float* out, std::int64_t count, float 
 void scale_pixels(const float* in, float* out, std::int64_t count, float times, float plus);
 void widen(const std::uint8_t* in, std::int64_t* out, std::int64_t count);
 
-void mirror(const float* in, float* out, const ImageShape& shape);  // left and right change places
-// out[y][x] = in[y - down][x - right]
-void move(const float* in, float* out, const ImageShape& shape, std::int64_t down, std::int64_t right);
-
-// out at p = in at centre + m (p - centre), bilinear; p is (x, y), the centre is the image's.
-struct Linear {
+// A map of the plane. Warped by it, an image has at p what it had at centre + m (p - centre) + (x, y); p is (x, y), the centre the image's.
+struct Affine {
   float xx = 1, xy = 0, yx = 0, yy = 1;
+  float x = 0, y = 0;
+  bool operator==(const Affine&) const = default;
 };
-void warp(const float* in, float* out, const ImageShape& shape, const Linear& m);
+Affine operator*(const Affine& first, const Affine& then);  // both as one: warped by `first`, and what that gives by `then`
+
+void warp(const float* in, float* out, const ImageShape& shape, const Affine& map);  // bilinear; whole pixels move exactly
 
 }  // namespace cohort::data

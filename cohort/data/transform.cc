@@ -65,18 +65,14 @@ std::string Transforms::text() const {
 
 void Transforms::make(const std::uint8_t* pixels, float* out, const ImageShape& shape, Dice dice, Workbench& bench) const {
   constexpr float kToUnit = 1.0F / 255;
+  Affine map;
+  for (const auto& one : random_) map = map * one->map(dice);
   const float* changed = nullptr;  // null: still the bytes
-  std::size_t spare = 0;
-  if (!random_.empty()) {
+  if (map != Affine{}) {
     for (auto& image : bench.images) image.resize(static_cast<std::size_t>(shape.elements()));
     scale_pixels(pixels, bench.images[0].data(), shape.elements(), 1, 0);
-    changed = bench.images[0].data();
-    spare = 1;
-  }
-  for (const auto& one : random_) {
-    if (!one->apply(changed, bench.images[spare].data(), shape, dice)) continue;
-    changed = bench.images[spare].data();
-    spare = 1 - spare;
+    warp(bench.images[0].data(), bench.images[1].data(), shape, map);
+    changed = bench.images[1].data();
   }
   for (std::int64_t c = 0; c < shape.channels; ++c) {
     const float times = scale_ ? scale_->times[static_cast<std::size_t>(c)] : kToUnit;

@@ -1,7 +1,8 @@
 // What happens to images between the data set and the model, as a list of specs:
 //   const auto train = Transforms::parse("flip, crop(pad=4), normalise", *training_set);
 //   const auto test = train.for_evaluation();                      // the same normalisation, nothing random
-// Bytes become floats 0..255, the random ones run in the order written, and one last pass scales: to [0, 1], or as normalise says.
+// The random ones are maps of the plane; in the order written they make one map, so that pixels move and are interpolated once. One last
+// pass scales bytes to [0, 1], or as normalise says.
 // A random transform draws from a Dice of (seed, epoch, sample index): the same image whatever rank, thread or batch makes it.
 // Owner: values, cheap to copy. Threads: any, everything is const. Failure: Kind::usage.
 // To add one: transforms/<word>.cc with `row_<word>`, the word in transforms/CMakeLists.txt, and transforms/<word>_test.cc.
@@ -28,9 +29,8 @@ struct Scale {
 class Transform {
  public:
   virtual ~Transform() = default;
-  virtual std::string text() const = 0;  // the effective spec: nothing left to measure
-  // Draws, then writes the changed image to out and says true, or leaves out alone and says false: unchanged this time.
-  virtual bool apply(const float* /*in*/, float* /*out*/, const ImageShape& /*shape*/, Dice& /*dice*/) const { return false; }
+  virtual std::string text() const = 0;                                // the effective spec: nothing left to measure
+  virtual Affine map(Dice& /*dice*/) const { return {}; }              // draws where the pixels go
   virtual std::optional<Scale> scale() const { return std::nullopt; }  // not random: the last pass
 };
 

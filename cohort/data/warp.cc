@@ -18,23 +18,23 @@ struct Taps {
   float part[kRun];
 };
 
-// Along a row of the target: places centre + (start + slope * x), x = first, first + 1, .., on an axis of `size` pixels.
+// Along a row of the target: places base + slope * (first + x), x = 0, 1, .., on an axis of `size` pixels, one for the border added.
 struct Line {
-  float centre, start, slope, first;
+  float base, slope, first;
   int size;
 };
 
 [[gnu::always_inline]] inline void find(Taps& t, const Line& line, int count) {
-  const auto [centre, start, slope, first, size] = line;
-  const auto end = static_cast<float>(size);
+  const auto [base, slope, first, size] = line;
+  const auto end = static_cast<float>(size + 1);
   int* __restrict lows = t.low;
   float* __restrict parts = t.part;
   for (int i = 0; i < count; ++i) {
-    float place = centre + (start + slope * (first + static_cast<float>(i)));
-    place = place > -1.0F ? place : -1.0F;  // one pixel outside everything is zero already, and no integer overflows
+    float place = base + slope * (first + static_cast<float>(i));
+    place = place > 0.0F ? place : 0.0F;  // one pixel outside everything is zero already, and no integer overflows
     place = place < end ? place : end;
-    lows[i] = static_cast<int>(place + 1);  // floor, and one for the border
-    parts[i] = place - static_cast<float>(lows[i] - 1);
+    lows[i] = static_cast<int>(place);
+    parts[i] = place - static_cast<float>(lows[i]);
   }
 }
 void find_plain(Taps& t, const Line& line, int count) { find(t, line, count); }
@@ -72,9 +72,9 @@ void blend_plain(const Run& r, float* __restrict to) {
   for (int i = 0; i < r.count; ++i) {
     const float* upper = r.pixels + static_cast<std::ptrdiff_t>(r.ys.low[i]) * r.stride + r.xs.low[i];
     const float* lower = upper + r.stride;
-    const float above = upper[0] * (1 - r.xs.part[i]) + upper[1] * r.xs.part[i];
-    const float below = lower[0] * (1 - r.xs.part[i]) + lower[1] * r.xs.part[i];
-    to[i] = above * (1 - r.ys.part[i]) + below * r.ys.part[i];
+    const float above = upper[0] + (upper[1] - upper[0]) * r.xs.part[i];
+    const float below = lower[0] + (lower[1] - lower[0]) * r.xs.part[i];
+    to[i] = above + (below - above) * r.ys.part[i];
   }
 }
 
@@ -93,16 +93,16 @@ struct Loops {
   return _mm_loadh_pi(first, reinterpret_cast<const __m64*>(row + place[1]));
 }
 
-[[gnu::target("avx2")]] inline __m128 between(const float* row, const int* place, __m128 part, __m128 rest) {
+[[gnu::target("avx2")]] inline __m128 between(__m128 a, __m128 b, __m128 part) { return _mm_add_ps(a, _mm_mul_ps(_mm_sub_ps(b, a), part)); }
+
+[[gnu::target("avx2")]] inline __m128 across(const float* row, const int* place, __m128 part) {
   const __m128 a = pairs(row, place), b = pairs(row, place + 2);
-  return _mm_add_ps(_mm_mul_ps(_mm_shuffle_ps(a, b, 0x88), rest), _mm_mul_ps(_mm_shuffle_ps(a, b, 0xdd), part));
+  return between(_mm_shuffle_ps(a, b, 0x88), _mm_shuffle_ps(a, b, 0xdd), part);
 }
 
 [[gnu::target("avx2")]] inline __m128 blend_four(const Run& r, const int* place, int i) {
-  const __m128 one = _mm_set1_ps(1), x = _mm_loadu_ps(r.xs.part + i), y = _mm_loadu_ps(r.ys.part + i);
-  const __m128 above = between(r.pixels, place + i, x, _mm_sub_ps(one, x));
-  const __m128 below = between(r.pixels + r.stride, place + i, x, _mm_sub_ps(one, x));
-  return _mm_add_ps(_mm_mul_ps(above, _mm_sub_ps(one, y)), _mm_mul_ps(below, y));
+  const __m128 x = _mm_loadu_ps(r.xs.part + i), y = _mm_loadu_ps(r.ys.part + i);
+  return between(across(r.pixels, place + i, x), across(r.pixels + r.stride, place + i, x), y);
 }
 
 // The same operations in the same order, none of them fused: the same bits. A last few pixels are four, too, of which few are kept.
@@ -123,19 +123,19 @@ Loops best_loops() { return {find_plain, blend_plain}; }
 
 }  // namespace
 
-void warp_any(const float* in, float* out, const ImageShape& shape, const Linear& m) {
+void warp_any(const float* in, float* out, const ImageShape& shape, const Affine& m) {
   static const Loops loops = best_loops();
   const auto height = static_cast<int>(shape.height), width = static_cast<int>(shape.width);
   const float cx = static_cast<float>(width - 1) / 2, cy = static_cast<float>(height - 1) / 2;
   const Padded padded(in, shape);
   Taps xs, ys;
   for (int y = 0; y < height; ++y) {
-    const float dy = static_cast<float>(y) - cy;
+    const float dy = static_cast<float>(y) - cy, right = cx + 1 + m.x + m.xy * dy, low = cy + 1 + m.y + m.yy * dy;
     for (int first = 0; first < width; first += kRun) {
       const float dx = static_cast<float>(first) - cx;
       const int count = std::min(kRun, width - first), eights = (count + 7) / 8 * 8;
-      loops.find(xs, {cx, m.xy * dy, m.xx, dx, width}, eights);
-      loops.find(ys, {cy, m.yy * dy, m.yx, dx, height}, eights);
+      loops.find(xs, {right, m.xx, dx, width}, eights);
+      loops.find(ys, {low, m.yx, dx, height}, eights);
       for (std::int64_t c = 0; c < shape.channels; ++c)
         loops.blend({padded.pixels.get() + c * padded.plane, padded.stride, xs, ys, count},
                     out + c * shape.plane() + y * shape.width + first);
@@ -143,8 +143,17 @@ void warp_any(const float* in, float* out, const ImageShape& shape, const Linear
   }
 }
 
-void warp(const float* in, float* out, const ImageShape& shape, const Linear& m) {
-  if (!warp_small(in, out, shape, m)) warp_any(in, out, shape, m);
+Affine operator*(const Affine& a, const Affine& b) {
+  return {.xx = a.xx * b.xx + a.xy * b.yx,
+          .xy = a.xx * b.xy + a.xy * b.yy,
+          .yx = a.yx * b.xx + a.yy * b.yx,
+          .yy = a.yx * b.xy + a.yy * b.yy,
+          .x = a.xx * b.x + a.xy * b.y + a.x,
+          .y = a.yx * b.x + a.yy * b.y + a.y};
+}
+
+void warp(const float* in, float* out, const ImageShape& shape, const Affine& map) {
+  if (!warp_whole(in, out, shape, map) && !warp_small(in, out, shape, map)) warp_any(in, out, shape, map);
 }
 
 }  // namespace cohort::data

@@ -32,15 +32,15 @@ COHORT_AVX512 void fill(Rows& rows, const float* in, int height, int width) {
   }
 }
 
-// Along one axis of the source: places centre + (start + slope * (first + x)), x = 0, 1, ..; `start` is another for every row of the
-// target, the rest is worked out once, for both halves of a row.
+// Along one axis: places base + slope * (first + x), x = 0, 1, ..; the base is another for every row of the target, the rest is worked out
+// once, for both halves of a row.
 struct Axis {
-  float centre, end;
+  float end;
   __m512 along[2];
 };
 
 COHORT_AVX512 Axis axis(int size, float slope, float first) {
-  Axis a{static_cast<float>(size - 1) / 2, static_cast<float>(size), {}};
+  Axis a{static_cast<float>(size + 1), {}};
   const __m512 ramp = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   for (int half = 0; half < 2; ++half) {
     const __m512 x = _mm512_add_ps(ramp, _mm512_set1_ps(static_cast<float>(half * kLanes)));
@@ -49,20 +49,21 @@ COHORT_AVX512 Axis axis(int size, float slope, float first) {
   return a;
 }
 
-// The neighbour below a place, in the image with its border, and how far the place is on its way to the next one.
+// The neighbour below a place, and how far the place is on its way to the next one.
 struct Taps {
   __m512i low;
-  __m512 part, rest;
+  __m512 part;
 };
 
-COHORT_AVX512 Taps find(const Axis& a, float start, int half) {
-  const __m512 one = _mm512_set1_ps(1);
-  __m512 place = _mm512_add_ps(_mm512_set1_ps(a.centre), _mm512_add_ps(_mm512_set1_ps(start), a.along[half]));
-  place = _mm512_min_ps(_mm512_max_ps(place, _mm512_set1_ps(-1)), _mm512_set1_ps(a.end));
-  const __m512i low = _mm512_cvttps_epi32(_mm512_add_ps(place, one));
-  const __m512 part = _mm512_sub_ps(place, _mm512_cvtepi32_ps(_mm512_sub_epi32(low, _mm512_set1_epi32(1))));
-  return {low, part, _mm512_sub_ps(one, part)};
+COHORT_AVX512 Taps find(const Axis& a, float base, int half) {
+  __m512 place = _mm512_add_ps(_mm512_set1_ps(base), a.along[half]);
+  place = _mm512_min_ps(_mm512_max_ps(place, _mm512_setzero_ps()), _mm512_set1_ps(a.end));
+  const __m512i low = _mm512_cvttps_epi32(place);
+  return {low, _mm512_sub_ps(place, _mm512_cvtepi32_ps(low))};
 }
+
+// Between a and b.
+COHORT_AVX512 __m512 between(__m512 a, __m512 b, __m512 part) { return _mm512_add_ps(a, _mm512_mul_ps(_mm512_sub_ps(b, a), part)); }
 
 // Sixteen pixels of a row of the target, and where their neighbours lie in a channel with its border.
 struct Group {
@@ -86,14 +87,14 @@ COHORT_AVX512 __m512 blend(const Group& g, const Rows& rows, int top, int count)
     const __m512 low = _mm512_load_ps(from), high = _mm512_load_ps(from + kLanes);
     const __m512 a = _mm512_permutex2var_ps(low, g.xs.low, high);
     const __m512 b = _mm512_permutex2var_ps(low, g.right, high);
-    const __m512 here = _mm512_add_ps(_mm512_mul_ps(a, g.xs.rest), _mm512_mul_ps(b, g.xs.part));
+    const __m512 here = between(a, b, g.xs.part);
     const __mmask16 is_above = _mm512_cmpeq_epi32_mask(g.ys.low, row);
     above = _mm512_mask_mov_ps(above, is_above, here);
     below = _mm512_mask_mov_ps(below, is_below, here);
     is_below = is_above;
     row = _mm512_add_epi32(row, _mm512_set1_epi32(1));
   }
-  return _mm512_add_ps(_mm512_mul_ps(above, g.ys.rest), _mm512_mul_ps(below, g.ys.part));
+  return between(above, below, g.ys.part);
 }
 
 // Rows that sixteen places can touch: as far as they climb, one more when they start inside a pixel, and one below the last. The same for
@@ -102,17 +103,17 @@ int rows_touched(float slope, int height) {
   return static_cast<int>(std::min(std::abs(slope) * (kLanes - 1) + 3, static_cast<float>(height + 3)));
 }
 
-[[gnu::target("avx512f")]] void warp_channel(const float* in, float* out, int height, int width, const Linear& m) {
+[[gnu::target("avx512f")]] void warp_channel(const float* in, float* out, int height, int width, const Affine& m) {
   const float cx = static_cast<float>(width - 1) / 2, cy = static_cast<float>(height - 1) / 2;
   Rows rows;
   fill(rows, in, height, width);
   const Axis across = axis(width, m.xx, -cx), down = axis(height, m.yx, -cx);
   const int count = rows_touched(m.yx, height);
   for (int y = 0; y < height; ++y) {
-    const float dy = static_cast<float>(y) - cy;
+    const float dy = static_cast<float>(y) - cy, right = cx + 1 + m.x + m.xy * dy, low = cy + 1 + m.y + m.yy * dy;
     for (int first = 0; first < width; first += kLanes) {
       const int half = first / kLanes;
-      const Group g = group(find(across, m.xy * dy, half), find(down, m.yy * dy, half), m.yx >= 0);
+      const Group g = group(find(across, right, half), find(down, low, half), m.yx >= 0);
       const auto kept = static_cast<__mmask16>((1U << std::min(kLanes, width - first)) - 1);
       _mm512_mask_storeu_ps(out + y * width + first, kept, blend(g, rows, std::min(g.top, height + 3 - count), count));
     }
@@ -122,7 +123,7 @@ int rows_touched(float slope, int height) {
 }  // namespace
 #undef COHORT_AVX512
 
-bool warp_small(const float* in, float* out, const ImageShape& shape, const Linear& m) {
+bool warp_small(const float* in, float* out, const ImageShape& shape, const Affine& m) {
   static const bool can = __builtin_cpu_supports("avx512f");
   if (!can || shape.width > kWidth || shape.height > kHeight || !std::isfinite(m.yx)) return false;
   for (std::int64_t c = 0; c < shape.channels; ++c)
@@ -130,7 +131,7 @@ bool warp_small(const float* in, float* out, const ImageShape& shape, const Line
   return true;
 }
 #else
-bool warp_small(const float*, float*, const ImageShape&, const Linear&) { return false; }
+bool warp_small(const float*, float*, const ImageShape&, const Affine&) { return false; }
 #endif
 
 }  // namespace cohort::data

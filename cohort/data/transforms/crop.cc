@@ -21,12 +21,10 @@ class Crop final : public Transform {
  public:
   explicit Crop(std::int64_t pad) : pad_(pad) {}
   std::string text() const override { return fmt::format("crop(pad={})", pad_); }
-  bool apply(const float* in, float* out, const ImageShape& shape, Dice& dice) const override {
+  Affine map(Dice& dice) const override {
     const std::int64_t top = dice.between(0, 2 * pad_);  // the window's corner in the image with its border
     const std::int64_t left = dice.between(0, 2 * pad_);
-    if (top == pad_ && left == pad_) return false;
-    move(in, out, shape, pad_ - top, pad_ - left);
-    return true;
+    return {.x = static_cast<float>(left - pad_), .y = static_cast<float>(top - pad_)};
   }
 
  private:

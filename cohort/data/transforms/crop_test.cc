@@ -15,7 +15,7 @@ TEST(Crop, CutsEveryWindowOfTheBorderedImage) {
   std::vector<float> moved(image.size());
   for (std::int64_t down = -2; down <= 2; ++down) {
     for (std::int64_t right = -2; right <= 2; ++right) {
-      move(image.data(), moved.data(), kTestShape, down, right);
+      warp(image.data(), moved.data(), kTestShape, {.x = static_cast<float>(right), .y = static_cast<float>(down)});
       expected.insert(moved);
     }
   }

@@ -19,11 +19,7 @@ class Flip final : public Transform {
  public:
   explicit Flip(double chance) : chance_(chance) {}
   std::string text() const override { return fmt::format("flip(chance={})", chance_); }
-  bool apply(const float* in, float* out, const ImageShape& shape, Dice& dice) const override {
-    if (dice.uniform() >= chance_) return false;
-    mirror(in, out, shape);
-    return true;
-  }
+  Affine map(Dice& dice) const override { return dice.uniform() < chance_ ? Affine{.xx = -1} : Affine{}; }
 
  private:
   double chance_;

@@ -22,12 +22,10 @@ class Rotate final : public Transform {
  public:
   explicit Rotate(double degrees) : degrees_(degrees) {}
   std::string text() const override { return fmt::format("rotate(degrees={})", degrees_); }
-  bool apply(const float* in, float* out, const ImageShape& shape, Dice& dice) const override {
+  Affine map(Dice& dice) const override {
     const double angle = dice.uniform(-degrees_, degrees_) * 3.14159265358979323846 / 180;
-    if (angle == 0) return false;
     const auto cosine = static_cast<float>(std::cos(angle)), sine = static_cast<float>(std::sin(angle));
-    warp(in, out, shape, {cosine, sine, -sine, cosine});
-    return true;
+    return {cosine, sine, -sine, cosine};
   }
 
  private:

@@ -10,10 +10,10 @@ namespace cohort::data {
 namespace {
 
 // Bilinear as one would write it down: what warp() must equal.
-float plain(const std::vector<float>& in, const ImageShape& shape, const Linear& m, std::int64_t c, std::int64_t y, std::int64_t x) {
+float plain(const std::vector<float>& in, const ImageShape& shape, const Affine& m, std::int64_t c, std::int64_t y, std::int64_t x) {
   const double cx = static_cast<double>(shape.width - 1) / 2, cy = static_cast<double>(shape.height - 1) / 2;
   const double dx = static_cast<double>(x) - cx, dy = static_cast<double>(y) - cy;
-  const double sx = cx + m.xx * dx + m.xy * dy, sy = cy + m.yx * dx + m.yy * dy;
+  const double sx = cx + m.xx * dx + m.xy * dy + m.x, sy = cy + m.yx * dx + m.yy * dy + m.y;
   double value = 0;
   for (std::int64_t row = 0; row < shape.height; ++row)
     for (std::int64_t column = 0; column < shape.width; ++column) {
@@ -33,7 +33,7 @@ TEST(Warp, EqualsThePlainFormulaForAnyMap) {
     for (float& value : in) value = static_cast<float>(dice.uniform());
     for (int trial = 0; trial < 20; ++trial) {
       const auto draw = [&] { return static_cast<float>(dice.uniform(-2, 2)); };
-      const Linear m{draw(), draw(), draw(), draw()};
+      const Affine m{draw(), draw(), draw(), draw(), draw(), draw()};
       warp(in.data(), out.data(), shape, m);
       for (std::int64_t c = 0, i = 0; c < shape.channels; ++c)
         for (std::int64_t y = 0; y < shape.height; ++y)
@@ -52,7 +52,7 @@ TEST(Warp, SmallImagesComeToTheSameBits) {
     for (const float reach : {0.1F, 1.0F, 2.0F, 1e4F, 1e30F})
       for (int trial = 0; trial < 60; ++trial) {
         const auto draw = [&] { return static_cast<float>(dice.uniform(-1, 1)) * reach; };
-        const Linear m{draw(), draw(), draw(), draw()};
+        const Affine m{draw(), draw(), draw(), draw(), draw(), draw()};
         warp_any(in.data(), any.data(), shape, m);
         warp(in.data(), small.data(), shape, m);  // the small way where the processor has it
         ASSERT_EQ(any, small);

@@ -20,12 +20,10 @@ class Shift final : public Transform {
  public:
   explicit Shift(std::int64_t pixels) : pixels_(pixels) {}
   std::string text() const override { return fmt::format("shift(pixels={})", pixels_); }
-  bool apply(const float* in, float* out, const ImageShape& shape, Dice& dice) const override {
+  Affine map(Dice& dice) const override {
     const std::int64_t down = dice.between(-pixels_, pixels_);
     const std::int64_t right = dice.between(-pixels_, pixels_);
-    if (down == 0 && right == 0) return false;
-    move(in, out, shape, down, right);
-    return true;
+    return {.x = static_cast<float>(-right), .y = static_cast<float>(-down)};
   }
 
  private:

@@ -20,12 +20,10 @@ class Zoom final : public Transform {
  public:
   explicit Zoom(double percent) : percent_(percent) {}
   std::string text() const override { return fmt::format("zoom(percent={})", percent_); }
-  bool apply(const float* in, float* out, const ImageShape& shape, Dice& dice) const override {
+  Affine map(Dice& dice) const override {
     const double factor = 1 + dice.uniform(-percent_, percent_) / 100;
-    if (factor == 1) return false;
     const auto back = static_cast<float>(1 / factor);  // a pixel twice as far out comes from half as far
-    warp(in, out, shape, {back, 0, 0, back});
-    return true;
+    return {back, 0, 0, back};
   }
 
  private:
