@@ -83,6 +83,7 @@ COHORT_AVX512 __m512 blend(const Group& g, const Rows& rows, int top, int count)
   __m512i row = _mm512_set1_epi32(top);
   __mmask16 is_below = 0;
   const float* from = rows.pixels + top * kStride;
+#pragma GCC unroll 8
   for (int i = 0; i < count; ++i, from += kStride) {
     const __m512 low = _mm512_load_ps(from), high = _mm512_load_ps(from + kLanes);
     const __m512 a = _mm512_permutex2var_ps(low, g.xs.low, high);
