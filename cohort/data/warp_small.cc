@@ -26,7 +26,7 @@ COHORT_AVX512 void fill(Rows& rows, const float* in, int height, int width) {
   float* to = rows.pixels;
   for (int y = -1; y < height + 2; ++y, to += kStride) {
     const __mmask32 seen = y >= 0 && y < height ? columns : 0;
-    const float* from = in + y * width - 1;  // what the mask leaves out is not read
+    const float* from = in + std::ptrdiff_t{y} * width - 1;  // what the mask leaves out is not read
     _mm512_store_ps(to, _mm512_maskz_loadu_ps(static_cast<__mmask16>(seen), from));
     _mm512_store_ps(to + kLanes, _mm512_maskz_loadu_ps(static_cast<__mmask16>(seen >> kLanes), from + kLanes));
   }
@@ -82,7 +82,7 @@ COHORT_AVX512 __m512 blend(const Group& g, const Rows& rows, int top, int count)
   __m512 above = _mm512_setzero_ps(), below = above;
   __m512i row = _mm512_set1_epi32(top);
   __mmask16 is_below = 0;
-  const float* from = rows.pixels + top * kStride;
+  const float* from = rows.pixels + std::ptrdiff_t{top} * kStride;
 #pragma GCC unroll 8
   for (int i = 0; i < count; ++i, from += kStride) {
     const __m512 low = _mm512_load_ps(from), high = _mm512_load_ps(from + kLanes);
@@ -116,7 +116,7 @@ int rows_touched(float slope, int height) {
       const int half = first / kLanes;
       const Group g = group(find(across, right, half), find(down, low, half), m.yx >= 0);
       const auto kept = static_cast<__mmask16>((1U << std::min(kLanes, width - first)) - 1);
-      _mm512_mask_storeu_ps(out + y * width + first, kept, blend(g, rows, std::min(g.top, height + 3 - count), count));
+      _mm512_mask_storeu_ps(out + std::ptrdiff_t{y} * width + first, kept, blend(g, rows, std::min(g.top, height + 3 - count), count));
     }
   }
 }

@@ -26,7 +26,7 @@ std::int64_t bounded(double ns, double most) {
   return std::llround(ns);
 }
 
-struct Reader {
+struct Reader {  // NOLINT(bugprone-exception-escape): json moves without throwing, its check of itself only ends the program
   std::map<std::int64_t, TraceThread> streams;  // by tid
   json other{};
 
