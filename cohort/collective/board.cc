@@ -90,7 +90,8 @@ void Board::sleep(const Word& word, std::uint32_t target, Word& sleepers, const 
 std::string Board::missing() const {
   std::vector<int> ranks;
   for (int r = 0; r < ranks_; ++r)
-    if (!reached(line(r).step, static_cast<std::uint32_t>(step_))) ranks.push_back(r);
+    if (!reached(line(r).step, static_cast<std::uint32_t>(step_)))
+      ranks.push_back(names_.empty() ? r : names_[static_cast<std::size_t>(r)]);
   if (ranks.empty()) return "nobody: the others are at work";
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <functional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "cohort/base/futex.h"
 #include "cohort/base/segment.h"
@@ -62,6 +64,7 @@ class Board {
   void wake() const;
   // Called while waiting; throws to end the wait. `failed` is looked at in the tight loop.
   void set_check(const std::atomic<bool>* failed, std::function<void()> check);
+  void set_names(std::vector<int> names) { names_ = std::move(names); }  // what errors call the ranks, where not 0, 1, ..; before any step
 
  private:
   struct Seat {
@@ -94,6 +97,7 @@ class Board {
   std::byte* const stages_;  // three per rank
   const std::atomic<bool>* failed_ = nullptr;
   std::function<void()> check_;
+  std::vector<int> names_;
   std::uint64_t step_ = 0;  // owned by the thread that runs the verb
 };
 

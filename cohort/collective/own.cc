@@ -33,6 +33,13 @@ struct Terms {
   std::int64_t measured = 0;  // the constants come from a file of rank 0
 };
 
+bool shares_with_anybody(const net::Mesh& mesh) {
+  if (mesh.shares_memory()) return true;
+  for (Rank r{0}; r.value < mesh.size(); ++r.value)
+    if (r != mesh.rank() && mesh.host(r) == mesh.host(mesh.rank())) return true;
+  return false;
+}
+
 bool lasting(Kind kind) { return kind != Kind::usage; }
 
 void need(bool ok, Verb verb, std::string_view why) {
@@ -113,7 +120,7 @@ void Own::verb(Fingerprint print, const Call& call, Body body) {
 
 Region Own::allocate(std::size_t bytes, Device device) {
   if (device != Device::cpu) throw_failure(Kind::usage, "allocate: the own engine has CPU memory only");
-  if (peers_.mesh().shares_memory()) return peers_.arena()->allocate(bytes);
+  if (shares_with_anybody(peers_.mesh())) return peers_.arena()->allocate(bytes);
   auto pages = huge_pages(bytes);  // no peer can read it in place, but the kernel will
   void* const data = pages.get();
   return Region{std::move(pages), data, bytes};
@@ -124,7 +131,10 @@ Reduction Own::reduction(Dtype dtype, Op op, const Call& call) const {
   return {dtype, op, call.prescale, call.postscale};
 }
 
-Shape Own::shape(std::size_t bytes, bool in_place) const { return {bytes, size(), cores_, peers_.board() != nullptr, in_place}; }
+Shape Own::shape(std::size_t bytes, bool in_place) const {
+  const Hosts& hosts = peers_.hosts();
+  return {bytes, size(), cores_, peers_.board() != nullptr, in_place, hosts.count(), hosts.fewest(), hosts.most(), hosts.nested()};
+}
 
 Layout Own::layout_for(Verb verb, std::span<const std::size_t> counts, std::size_t each) const {
   if (counts.empty()) return Layout::even(size(), each);

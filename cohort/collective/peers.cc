@@ -25,10 +25,21 @@ struct Extremes {
   }
 };
 
+Hosts hosts_of(const net::Mesh& mesh, const std::vector<Rank>& members) {
+  std::vector<int> labels;
+  for (const Rank member : members) labels.push_back(mesh.host(member));
+  return Hosts(labels);
+}
+
 }  // namespace
 
 Peers::Peers(std::shared_ptr<net::Mesh> mesh, std::shared_ptr<Arena> arena, std::vector<Rank> members, int me, std::uint32_t channel)
-    : mesh_(std::move(mesh)), arena_(std::move(arena)), members_(std::move(members)), me_(me), channel_(channel) {
+    : mesh_(std::move(mesh)),
+      arena_(std::move(arena)),
+      members_(std::move(members)),
+      me_(me),
+      channel_(channel),
+      hosts_(hosts_of(*mesh_, members_)) {
   watch_ = mesh_->watch([this](Rank who, const Error& error) {
     if (std::find(members_.begin(), members_.end(), who) != members_.end()) fail(error);
   });
@@ -40,7 +51,21 @@ Peers::~Peers() {
 }
 
 void Peers::share_board(Patience patience, Seconds warn_after, Deadline deadline) {
-  if (!mesh_->shares_memory() || size() == 1) return;
+  if (hosts_.count() == 1 && size() > 1) return make_board(patience, warn_after, deadline);
+  const auto& here = hosts_.members(hosts_.of(me_));
+  if (here.size() == 1) return;
+  std::vector<Rank> members;
+  for (const int m : here) members.push_back(members_[static_cast<std::size_t>(m)]);
+  const auto channel = static_cast<std::uint32_t>(mix(channel_, here.size()) >> 32) | 2u;  // as those of a split: never the world's
+  inside_ = std::make_unique<Peers>(mesh_, arena_, std::move(members), hosts_.place(me_), channel);
+  inside_->make_board(Patience::for_ranks(inside_->size()), warn_after, deadline);
+  inside_->board_->set_names(here);  // errors speak of our members, not of places on this host
+  within_.store(inside_.get(), std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  if (error_ && !net::left_politely(*error_)) inside_->fail(*error_);  // it happened before fail() could know of it
+}
+
+void Peers::make_board(Patience patience, Seconds warn_after, Deadline deadline) {
   begin({.verb = Verb::split}, deadline, {});
   Segment segment;
   SegmentName name;
@@ -70,6 +95,7 @@ void Peers::begin(const Fingerprint& print, std::optional<Deadline> deadline, Se
   deadline_ = deadline;
   timeout_ = timeout;
   if (failed()) check();
+  if (inside_) inside_->begin(print, deadline, timeout);
 }
 
 Deadline Peers::deadline() {
@@ -137,14 +163,16 @@ void Peers::agree() {
 Seconds waited() { return total_waited; }
 Waiting::~Waiting() { total_waited += Seconds(Clock::now() - start_); }
 
-net::Pending Peers::send(int to, ConstBytes bytes) {
-  const auto number = kCollectiveTags | static_cast<std::uint32_t>(print_.number);
-  return mesh_->link(members_[static_cast<std::size_t>(to)]).send(bytes, Tag{channel_, number});
+Tag Peers::tag(int lane) const {
+  return {channel_, kCollectiveTags | static_cast<std::uint32_t>(print_.number * kLanes + static_cast<std::uint64_t>(lane))};
 }
 
-net::Pending Peers::recv(int from, Bytes bytes) {
-  const auto number = kCollectiveTags | static_cast<std::uint32_t>(print_.number);
-  return mesh_->link(members_[static_cast<std::size_t>(from)]).recv(bytes, Tag{channel_, number});
+net::Pending Peers::send(int to, ConstBytes bytes, int lane) {
+  return mesh_->link(members_[static_cast<std::size_t>(to)]).send(bytes, tag(lane));
+}
+
+net::Pending Peers::recv(int from, Bytes bytes, int lane) {
+  return mesh_->link(members_[static_cast<std::size_t>(from)]).recv(bytes, tag(lane));
 }
 
 void Peers::exchange(int to, ConstBytes out, int from, Bytes in) {
@@ -183,6 +211,8 @@ void Peers::fail(const Error& error) noexcept {
     failed_.store(true);
   }
   if (const Board* const board = posted_.load()) board->wake();
+  // A rank of another host that left politely had done its part: whoever of this host misses it will say so.
+  if (Peers* const within = within_.load(std::memory_order_acquire); within != nullptr && !net::left_politely(error)) within->fail(error);
 }
 
 void Peers::check() const {

@@ -1,4 +1,5 @@
-// Peers: what an algorithm sees of the other ranks. Links to all of them, and the Board when they share this host's memory.
+// Peers: what an algorithm sees of the other ranks. Links to all of them, the Board when all share this host's memory, and when only some
+// do, these once more as Peers of their own.
 // Owner: one communicator. Threads: the one that runs the verb; fail() and check() from any. Failure: sticky, the first cause is kept.
 #pragma once
 #include <atomic>
@@ -12,6 +13,7 @@
 #include "cohort/collective/board.h"
 #include "cohort/collective/courier.h"
 #include "cohort/collective/fingerprint.h"
+#include "cohort/collective/hosts.h"
 #include "cohort/net/link.h"
 
 namespace cohort::collective {
@@ -19,6 +21,8 @@ namespace cohort::collective {
 // How an operation on the Board begins: with the first round on everybody's stage, with everybody's buffer reachable in place, or with
 // neither.
 enum class Opening { staged, in_place, cold };
+
+inline constexpr int kLanes = 8;  // streams of messages of one operation that never meet
 
 class Peers {
  public:
@@ -36,8 +40,12 @@ class Peers {
   Courier& courier() { return courier_; }
   Board* board() const { return posted_.load(std::memory_order_acquire); }
   std::uint32_t channel() const { return channel_; }
+  const Hosts& hosts() const { return hosts_; }
+  // The members on this host, who have a Board: all of us, or some, or nullptr when nobody else is here.
+  Peers* inside() { return board() != nullptr ? this : within_.load(std::memory_order_acquire); }
 
-  // Makes the Board when all members share memory: member 0 creates it, the others open it. Called once, by every member.
+  // Makes the Board when all members share memory: member 0 creates it, the others open it; else inside(), which then has one. Called
+  // once, by every member.
   void share_board(Patience patience, Seconds warn_after, Deadline deadline);
 
   // --- one operation at a time
@@ -57,8 +65,8 @@ class Peers {
   void compare() const;        // the digests of the current step
 
   // --- links, tagged with the operation
-  net::Pending send(int to, ConstBytes bytes);
-  net::Pending recv(int from, Bytes bytes);
+  net::Pending send(int to, ConstBytes bytes, int lane = 0);
+  net::Pending recv(int from, Bytes bytes, int lane = 0);
   void exchange(int to, ConstBytes out, int from, Bytes in);
   void finish(net::Pending& pending) { finish(pending, deadline()); }
   // Any thread. Ends early when the communicator failed: the peer we wait for may be well and itself wait for a lost one.
@@ -71,6 +79,12 @@ class Peers {
       scratch_bytes_ = bytes;
     }
     return static_cast<std::byte*>(scratch_.get());
+  }
+
+  // The same in memory that the ranks of this host reach.
+  const Region& lent(std::size_t bytes) {
+    if (lent_.bytes() < bytes) lent_ = arena_->allocate(bytes);
+    return lent_;
   }
 
   // --- failure
@@ -90,14 +104,19 @@ class Peers {
 
  private:
   Opening conclude();
+  void make_board(Patience patience, Seconds warn_after, Deadline deadline);
+  Tag tag(int lane) const;
 
   const std::shared_ptr<net::Mesh> mesh_;
   const std::shared_ptr<Arena> arena_;
   const std::vector<Rank> members_;
   const int me_;
   const std::uint32_t channel_;
+  const Hosts hosts_;
   std::unique_ptr<Board> board_;         // constant after share_board()
   std::atomic<Board*> posted_{nullptr};  // the same, once it is complete: fail() may come from another thread at any time
+  std::unique_ptr<Peers> inside_;        // constant after share_board(): the members on this host, when not all are
+  std::atomic<Peers*> within_{nullptr};  // the same
   int watch_ = -1;
 
   Courier courier_;    // owned by the thread that runs the verb
@@ -106,6 +125,7 @@ class Peers {
   Seconds timeout_{};
   std::shared_ptr<void> scratch_;
   std::size_t scratch_bytes_ = 0;
+  Region lent_;
 
   mutable std::mutex mutex_;
   std::optional<Error> error_;  // guarded by mutex_

@@ -15,4 +15,13 @@ Plan halving_doubling_plan(int rank, int ranks, std::size_t count);
 // Sums climb a binomial tree to rank 0 and come down again. Canonical.
 Plan tree_plan(int rank, int ranks, std::size_t count);
 
+// Ranks in a grid of rows, row by row. One half of the data is reduce-scattered along rows, all-reduced along columns and gathered along
+// rows; the other half the other way round at the same time, so that links of both directions are busy. Bytes per rank: about
+// 2N(n-1)/n, latency 2(rows + columns - 2) rings' steps instead of 2(n - 1). Not canonical.
+struct Grid {
+  int rows = 1, columns = 1;
+};
+Plan torus_plan(int rank, Grid grid, std::size_t count);
+Grid squarest(int ranks);  // a prime number of ranks is one row
+
 }  // namespace cohort::collective

@@ -19,13 +19,6 @@ Range segment_of(Range range, std::size_t index, std::size_t each) {
   return {first, std::min(range.last, first + each)};
 }
 
-void reduce_into(Piece mine, void* theirs, const Reduction& how, Arrival arrival) {
-  std::array<const void*, 2> sources{mine.data, theirs};
-  if (arrival == Arrival::theirs_left) std::swap(sources[0], sources[1]);
-  void* const target = mine.data;
-  kernels().reduce({how.dtype, how.op, 1.0, 1.0}, sources, {&target, 1}, mine.count);
-}
-
 // One segment on its way to us. The executor posts a few ahead of the one it waits for, also across steps, so that messages find their
 // place waiting for them: what comes unasked is copied twice.
 struct Arriving {
@@ -125,6 +118,13 @@ Range part_of(std::size_t count, int parts, int index, std::size_t grain) {
   const std::size_t each = round_up((count + n - 1) / n, grain);
   const std::size_t first = std::min(count, static_cast<std::size_t>(index) * each);
   return {first, std::min(count, first + each)};
+}
+
+void reduce_into(Piece mine, void* theirs, const Reduction& how, Arrival arrival) {
+  std::array<const void*, 2> sources{mine.data, theirs};
+  if (arrival == Arrival::theirs_left) std::swap(sources[0], sources[1]);
+  void* const target = mine.data;
+  kernels().reduce({how.dtype, how.op, 1.0, 1.0}, sources, {&target, 1}, mine.count);
 }
 
 void walk(Peers& peers, Piece data, const Reduction& how, const Plan& plan) {

@@ -31,6 +31,9 @@ using Plan = std::vector<Step>;
 // Part `index` of `count` elements in `parts` parts that start on multiples of `grain`.
 Range part_of(std::size_t count, int parts, int index, std::size_t grain = 1);
 
+// One segment that came, into ours; as it is, without scaling.
+void reduce_into(Piece mine, void* theirs, const Reduction& how, Arrival arrival);
+
 // Messages are cut into segments so that reducing one overlaps with receiving the next. Scaling as in kernels.h, before and after.
 void walk(Peers& peers, Piece data, const Reduction& how, const Plan& plan);
 

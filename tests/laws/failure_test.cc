@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cohort/collective/ranks.h"
+#include "cohort/net/mixed.h"
 #include "cohort/net/tcp.h"
 
 namespace cohort::collective {
@@ -24,10 +25,15 @@ class FailureLaws : public ::testing::TestWithParam<std::string> {
  protected:
   static void run(int ranks, const std::function<void(Communicator&)>& body) {
     const MakeMeshes tcp = [](int n) { return net::tcp_meshes(n); };
-    run_ranks(ranks, body, {}, GetParam() == "tcp" ? tcp : nullptr);
+    const MakeMeshes mixed = [](int n) {  // the last rank is on a host of its own
+      std::vector<int> hosts(static_cast<std::size_t>(n), 0);
+      hosts.back() = 1;
+      return net::mixed_meshes(hosts);
+    };
+    run_ranks(ranks, body, {}, GetParam() == "tcp" ? tcp : GetParam() == "mixed" ? mixed : nullptr);
   }
 };
-INSTANTIATE_TEST_SUITE_P(On, FailureLaws, ::testing::Values("shared", "tcp"), [](const auto& given) { return given.param; });
+INSTANTIATE_TEST_SUITE_P(On, FailureLaws, ::testing::Values("shared", "tcp", "mixed"), [](const auto& given) { return given.param; });
 
 }  // namespace
 

@@ -31,6 +31,10 @@ class Ranks {
     const auto secret = net::Secret::random();
     std::vector<net::Listener> listeners;
     net::MeshPlan plan{.job = "laws", .epoch = {}, .me = {}, .secret = secret, .addresses = {}, .transport = transport};
+    if (transport == "mixed") {  // two ranks a host
+      plan.transport = "auto";
+      for (int r = 0; r < ranks; ++r) plan.hosts.push_back(fmt::format("host {}", r / 2));
+    }
     for (int r = 0; r < ranks; ++r) {
       listeners.push_back(net::listen_on({"127.0.0.1", 0}, secret));
       plan.addresses.push_back(listeners.back().address);
@@ -94,6 +98,7 @@ const std::vector<VerbCase>& verbs() {
       {"all_reduce_large", [](Communicator& c, auto& v) { c.all_reduce(part(v, kMany), Op::max); }},
       {"all_reduce_small", [](Communicator& c, auto& v) { c.all_reduce(part(v, 1), Op::max); }},
       {"all_reduce_ring", [](Communicator& c, auto& v) { c.all_reduce(part(v, kMany), Op::max, {.algorithm = "ring"}); }},
+      {"all_reduce_hierarchical", [](Communicator& c, auto& v) { c.all_reduce(part(v, kMany), Op::max, {.algorithm = "hierarchical"}); }},
       {"all_reduce_zero_copy",
        [](Communicator& c, auto&) {
          thread_local const Region region = c.allocate(kMany * sizeof(float));
@@ -147,8 +152,12 @@ TEST(ProcessLaws, ARankKilledInTheMiddleOfAnyVerbIsNamedOverTcp) {
   for (const auto& verb : verbs()) expect_death_is_named("tcp", verb);
 }
 
+TEST(ProcessLaws, ARankKilledInTheMiddleOfAnyVerbIsNamedOnTheOtherHostsToo) {
+  for (const auto& verb : verbs()) expect_death_is_named("mixed", verb);
+}
+
 TEST(ProcessLaws, WaitingRanksUseNoCpu) {
-  for (const std::string transport : {"shm", "tcp"}) {
+  for (const std::string transport : {"shm", "tcp", "mixed"}) {
     Ranks ranks(4, transport, [](Communicator& comm) -> std::string {
       if (comm.rank().value == 0) usleep(600'000);
       comm.barrier();

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cohort/collective/ranks.h"
+#include "cohort/net/mixed.h"
 #include "cohort/net/tcp.h"
 #include "tests/laws/reference.h"
 
@@ -23,6 +24,7 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (int n = 1; n <= 9; ++n) all.push_back({"shared", n});
   for (int n = 1; n <= 9; ++n) all.push_back({"tcp", n});
+  for (int n = 1; n <= 9; ++n) all.push_back({"mixed", n});
   return all;
 }
 
@@ -30,7 +32,12 @@ class VerbLaws : public ::testing::TestWithParam<Case> {
  protected:
   static void run(const std::function<void(Communicator&)>& body) {
     const MakeMeshes tcp = [](int ranks) { return net::tcp_meshes(ranks); };
-    run_ranks(GetParam().ranks, body, {}, GetParam().transport == "tcp" ? tcp : nullptr);
+    const MakeMeshes mixed = [](int ranks) {  // three ranks a host, and what is left
+      std::vector<int> hosts;
+      for (int r = 0; r < ranks; ++r) hosts.push_back(r / 3);
+      return net::mixed_meshes(hosts);
+    };
+    run_ranks(GetParam().ranks, body, {}, GetParam().transport == "tcp" ? tcp : GetParam().transport == "mixed" ? mixed : nullptr);
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, VerbLaws, ::testing::ValuesIn(cases()),

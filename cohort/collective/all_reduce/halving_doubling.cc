@@ -72,12 +72,15 @@ Plan halving_doubling_plan(int rank, int ranks, std::size_t count) {
 namespace {
 
 std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
-  const double n = shape.ranks;
-  const double moved = static_cast<double>(shape.bytes) * (n - 1) / n;
-  const bool folds = !std::has_single_bit(static_cast<unsigned>(shape.ranks));
-  const double fold = folds ? static_cast<double>(shape.bytes) : 0;  // one more trip in and out for the ranks beyond a power of two
-  return Seconds{crowding(shape) *
-                 ((2 * log2_ceil(shape.ranks) + (folds ? 2 : 0)) * k.link_s + (2 * moved + fold) / k.link_rate + moved / k.reduce_rate)};
+  const double bytes = static_cast<double>(shape.bytes), n = shape.ranks, h = shape.hosts, most = shape.most;
+  const double moved = bytes * (n - 1) / n;
+  const bool folds = !std::has_single_bit(static_cast<unsigned>(shape.ranks));  // the ranks beyond a power of two: one more trip in and out
+  const Seconds sums{crowding(shape) * moved / k.reduce_rate};
+  if (!shape.mixed()) return link_cost(shape, k, {2.0 * log2_ceil(shape.ranks) + (folds ? 2 : 0), 2 * moved + (folds ? bytes : 0)}) + sums;
+  return link_cost(shape, k,
+                   {2.0 * log2_ceil(shape.most), 2 * bytes * (most - 1) / most, 2.0 * log2_ceil(shape.hosts) + (folds ? 2 : 0),
+                    2 * bytes * (h - 1) / h + (folds ? bytes : 0)}) +
+         sums;
 }
 
 void run(Peers& peers, Piece data, const Reduction& how, Opening) {

@@ -29,7 +29,11 @@ namespace {
 
 std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
   const double bytes = static_cast<double>(shape.bytes);
-  return Seconds{crowding(shape) * log2_ceil(shape.ranks) * (k.link_s + bytes / k.link_rate + bytes / k.reduce_rate)};
+  const double rounds = log2_ceil(shape.ranks), far = log2_ceil(shape.hosts);
+  const Seconds sums{crowding(shape) * rounds * bytes / k.reduce_rate};
+  if (!shape.mixed()) return link_cost(shape, k, {rounds, rounds * bytes}) + sums;
+  return link_cost(shape, k, {rounds - far, (rounds - far) * bytes, far, far * bytes * shape.most}) +
+         sums;  // every rank of a host sends all
 }
 
 void run(Peers& peers, Piece data, const Reduction& how, Opening) {

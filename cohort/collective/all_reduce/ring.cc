@@ -19,7 +19,9 @@ namespace {
 std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
   const double n = shape.ranks;
   const double moved = static_cast<double>(shape.bytes) * (n - 1) / n;
-  return Seconds{crowding(shape) * (2 * (n - 1) * k.link_s + 2 * moved / k.link_rate + moved / k.reduce_rate)};
+  const Seconds sums{crowding(shape) * moved / k.reduce_rate};
+  if (shape.mixed()) return link_cost(shape, k, {0, 0, 2 * (n - 1), 2 * moved}) + sums;  // every round waits for those between hosts
+  return link_cost(shape, k, {2 * (n - 1), 2 * moved}) + sums;
 }
 
 void run(Peers& peers, Piece data, const Reduction& how, Opening) {

@@ -111,7 +111,11 @@ void sum_eager(Peers& peers, Piece data, const Reduction& how) {
   kernels().reduce(how, {sources, static_cast<std::size_t>(peers.size())}, {&target, 1}, data.count);
 }
 
-extern const AllReduce row_staged{
-    .name = "staged", .about = "shared memory, any buffers, through stages", .canonical = true, .cost = cost, .run = run};
+extern const AllReduce row_staged{.name = "staged",
+                                  .about = "shared memory, any buffers, through stages",
+                                  .canonical = true,
+                                  .cost = cost,
+                                  .run = run,
+                                  .needs = "memory that all ranks share"};
 
 }  // namespace cohort::collective

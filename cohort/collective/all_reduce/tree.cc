@@ -24,7 +24,10 @@ namespace {
 
 std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
   const double bytes = static_cast<double>(shape.bytes);
-  return Seconds{crowding(shape) * log2_ceil(shape.ranks) * (2 * k.link_s + 2 * bytes / k.link_rate + bytes / k.reduce_rate)};
+  const double rounds = log2_ceil(shape.ranks), far = log2_ceil(shape.hosts);
+  const Seconds sums{crowding(shape) * rounds * bytes / k.reduce_rate};
+  if (!shape.mixed()) return link_cost(shape, k, {2 * rounds, 2 * rounds * bytes}) + sums;
+  return link_cost(shape, k, {2 * (rounds - far), 2 * (rounds - far) * bytes, 2 * far, 2 * far * bytes}) + sums;
 }
 
 void run(Peers& peers, Piece data, const Reduction& how, Opening) {

@@ -51,7 +51,11 @@ void run(Peers& peers, Piece data, const Reduction& how, Opening opening) {
 
 }  // namespace
 
-extern const AllReduce row_zero_copy{
-    .name = "zero_copy", .about = "shared memory, buffers from allocate(), reduced in place", .canonical = true, .cost = cost, .run = run};
+extern const AllReduce row_zero_copy{.name = "zero_copy",
+                                     .about = "shared memory, buffers from allocate(), reduced in place",
+                                     .canonical = true,
+                                     .cost = cost,
+                                     .run = run,
+                                     .needs = "memory that all ranks share, and buffers from allocate()"};
 
 }  // namespace cohort::collective
