@@ -26,11 +26,12 @@ namespace {
 
 constexpr int kTypes = static_cast<int>(at::ScalarType::NumOptions);
 
-void check(const std::vector<Parameter>& parameters) {
+void check(const std::vector<Parameter>& parameters, bool host) {
   for (const auto& p : parameters) {
     if (!p.tensor.is_leaf()) throw_failure(Kind::usage, "parameter {} is not a leaf: hand over the tensor the module holds", p.name);
-    if (!p.tensor.device().is_cpu())
-      throw_failure(Kind::usage, "parameter {} is on {}: the engine trains on the CPU", p.name, p.tensor.device().str());
+    if (!p.tensor.device().is_cpu() && !host)
+      throw_failure(Kind::usage, "parameter {} is on {}: gradients and updates are on the host, so say zero(stage=2, offload=host)", p.name,
+                    p.tensor.device().str());
     if (torch::autograd::impl::post_acc_grad_hooks(p.tensor))
       throw_failure(Kind::usage, "parameter {} has a hook for its gradient already: does another engine train it?", p.name);
   }
@@ -63,7 +64,7 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
       rule_(std::move(rule)),
       strategy_(sync::narrowed(sync::make(options_.strategy), options_.wire, options_.wire_sum == WireSum::fp32)),
       stage_(sharding().stage) {
-  check(parameters_);
+  check(parameters_, sharding().host);
   if (options_.early_update && !rule_) throw_failure(Kind::usage, "early_update without an optimizer: there is nothing to update early");
   if (stage() > 0 && !rule_)
     throw_failure(Kind::usage, "strategy {} without an optimizer: there is no update to share out", options_.strategy);
@@ -108,7 +109,7 @@ void Engine::open_gathering() {
   std::vector<nn::Unit> units;
   for (const auto& b : buckets_) {
     if (b->sharding().stage < 3) continue;
-    nn::Unit unit{.name = b->name(), .members = {}, .bytes = b->bytes()};
+    nn::Unit unit{.name = b->name(), .members = {}, .bytes = b->bytes(), .apart = b->sharding().host};
     for (const auto& m : b->members()) unit.members.push_back({m.name, m.param, m.first * c10::elementSize(b->type())});
     held.push_back(b.get());
     units.push_back(std::move(unit));

@@ -37,7 +37,7 @@ class Gathering;
 
 struct Parameter {
   std::string name;
-  at::Tensor tensor;  // a leaf that requires grad, on the CPU, float or double
+  at::Tensor tensor;  // a leaf that requires grad, float or double, on the CPU (on any device with zero(offload=host))
   optim::Group group{};
   int unit = -1;  // stage 3: parameters of one unit come and go together (nn/residency.h); -1: it stays, as in stage 2
 };

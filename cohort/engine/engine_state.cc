@@ -56,6 +56,7 @@ void Engine::adopted() {
   if (!rule_) return;
   if (residency_) residency_->reset();
   for (const auto& b : buckets_) {
+    b->take_in();
     strategy_->publish(*b, {&comm_, {}});
     b->copy_to_buddy(comm_);
     if (stage() > 0) continue;

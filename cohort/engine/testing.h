@@ -34,6 +34,7 @@ using Meddle = std::function<void(const Context&)>;
 struct Lesson {
   std::string model = kTinyMlp;
   at::ScalarType type = at::kFloat;
+  at::Device device = at::kCPU;
   EngineOptions options{.strategy = "all_reduce(op=sum)", .lanes = 0};
   std::string rule = "sgd(lr=0.1)";  // empty: none, and gradients are left in place
   int steps = 1;
@@ -74,12 +75,14 @@ inline at::Tensor loss_of_rows(const nn::Model& model, at::ScalarType type, int 
                                std::int64_t count) {
   at::Tensor x = model.example(total, static_cast<std::uint64_t>(step));
   if (x.is_floating_point()) x = x.to(type);
+  const at::Device device = model.named_parameters()[0].second.device();
+  x = x.to(device);
   const at::Tensor logits = model.forward(x.slice(0, first, first + count));
   std::vector<std::int64_t> sizes(logits.sizes().begin(), logits.sizes().end() - 1);
   sizes[0] = total;
   const at::Tensor labels =
       at::randint(logits.size(-1), sizes, at::detail::createCPUGenerator(kTestSeed + static_cast<std::uint64_t>(step)), at::kLong);
-  return nn::loss_of(logits, labels.slice(0, first, first + count)).value / static_cast<double>(labels.numel());
+  return nn::loss_of(logits, labels.slice(0, first, first + count).to(device)).value / static_cast<double>(labels.numel());
 }
 
 inline void backward_of(const Lesson& lesson, Engine& engine, nn::Model& model, collective::Communicator& comm, int step,
@@ -98,6 +101,7 @@ inline void backward_of(const Lesson& lesson, Engine& engine, nn::Model& model, 
 inline Learned learn_here(const Lesson& lesson, collective::Communicator& comm) {
   nn::Model model = nn::make_model(lesson.model, kTestSeed);
   model.to(lesson.type);
+  if (!lesson.device.is_cpu()) model.root().to(lesson.device);
   if (lesson.shape) lesson.shape(model);
   auto rule = lesson.rule.empty() ? nullptr : optim::make(lesson.rule);
   const double lr = rule ? rule->default_lr() : 0;

@@ -335,6 +335,23 @@ TEST_P(Stage, OffloadedToAFileItLearnsTheSame) {
   expect_same_bits(learn(lesson), reference);
 }
 
+// The model's parameters stay where they are, as copies of what the engine holds: on a GPU they would be there, here they are beside it.
+TEST(Stages, WithCopiesInTheModelItLearnsTheSame) {
+  for (const int stage : {2, 3}) {
+    for (const int lanes : {0, 1}) {
+      Lesson lesson = busy(2);
+      lesson.options.lanes = lanes;
+      const auto reference = learn(lesson);
+      lesson.options.strategy = fmt::format("zero(stage={}, op=sum, offload=host)", stage);
+      lesson.after_begin = [&](const Context& c) {
+        for (const auto& b : c.engine.buckets())
+          for (const auto& m : b->members()) EXPECT_TRUE(b->sharding().stage == 3 || m.param.data_ptr() != b->own_parameter(m).data_ptr());
+      };
+      expect_same_bits(learn(lesson), reference);
+    }
+  }
+}
+
 TEST(Stages, WhatCannotBeIsRefusedWithTheReason) {
   collective::run_ranks(1, [](collective::Communicator& comm) {
     const at::Tensor w = at::ones({2}).requires_grad_(true);
@@ -343,7 +360,7 @@ TEST(Stages, WhatCannotBeIsRefusedWithTheReason) {
     };
     EXPECT_THAT(why({.strategy = "zero(stage=1)"}, nullptr), HasSubstr("without an optimizer"));
     EXPECT_THAT(why({.strategy = "zero(stage=4)"}, "sgd"), HasSubstr("stage"));
-    EXPECT_THAT(why({.strategy = "zero(offload=host)"}, "sgd"), HasSubstr("trains on the CPU"));
+    EXPECT_THAT(why({.strategy = "zero(stage=1, offload=host)"}, "sgd"), HasSubstr("stages 2 and 3"));
     EXPECT_THAT(why({.strategy = "zero(offload=disk)"}, "sgd"), HasSubstr("file:FOLDER"));
     EXPECT_THAT(why({.strategy = "zero(offload=\"file:/nowhere\")"}, "adam"), HasSubstr("/nowhere"));
     EXPECT_THAT(failure_of([&] {

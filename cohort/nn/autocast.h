@@ -1,5 +1,6 @@
-// While it lives, torch's operators on the CPU compute in the given precision where that is safe (matrix products, convolutions), and in
-// fp32 where it is not (losses, norms); parameters stay what they are. What torch.autocast("cpu", dtype) is in Python.
+// While it lives, torch's operators on the CPU, or on another device that is named, compute in the given precision where that is safe
+// (matrix products, convolutions), and in fp32 where it is not (losses, norms); parameters stay what they are. What torch.autocast("cpu",
+// dtype) is in Python.
 //   {
 //     const cohort::autocast half(cohort::Precision::bf16);
 //     loss = nn::functional::cross_entropy(net(x), y);
@@ -10,6 +11,8 @@
 // would not be seen. Owner: the scope. Threads: rules the thread it is made on, and is left there, innermost first. Failure: none of its
 // own; an operator that has no such kernel throws c10::Error from forward (an LSTM in fp16).
 #pragma once
+#include <c10/core/DeviceType.h>
+
 #include <cstdint>
 
 #include "cohort/base/precision.h"
@@ -18,12 +21,13 @@ namespace cohort {
 
 class autocast {
  public:
-  explicit autocast(Precision precision);
+  explicit autocast(Precision precision, c10::DeviceType device = c10::DeviceType::CPU);
   ~autocast();
   autocast(const autocast&) = delete;
   autocast& operator=(const autocast&) = delete;
 
  private:
+  const c10::DeviceType device_;
   const bool enabled_before_;
   const std::int8_t type_before_;  // a c10::ScalarType
 };

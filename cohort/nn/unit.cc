@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -23,22 +24,42 @@ std::string away_text(const Unit& unit) {
 
 void check(const Unit& unit) {
   for (const auto& [name, parameter, offset] : unit.members) {
-    if (!parameter.is_contiguous() || !parameter.device().is_cpu() || !parameter.is_leaf())
+    if (!parameter.is_contiguous() || !(parameter.device().is_cpu() || unit.apart) || !parameter.is_leaf())
       throw_failure(Kind::usage, "parameter {} cannot come and go: it must be a contiguous leaf on the CPU", name);
+    if (parameter.device() != unit.members[0].parameter.device())
+      throw_failure(Kind::usage, "parameters {} and {} of one block are on {} and {}: move the block to one device", unit.members[0].name,
+                    name, unit.members[0].parameter.device().str(), parameter.device().str());
     if (offset % parameter.itemsize() != 0 || offset + parameter.nbytes() > unit.bytes)
       throw_failure(Kind::bug, "parameter {} ({} bytes at {}) does not fit unit '{}' of {} bytes", name, parameter.nbytes(), offset,
                     unit.name, unit.bytes);
   }
 }
 
+// Of torch before 2.13 what reading it says cannot be taken back: there memory that is away says torch's own words ("its data is not
+// allocated yet"), without a name.
+template <class Storage>
+concept CanForgetItsWords = requires(Storage& storage) {
+  storage.clear_data_ptr_access_error_msg_();
+};
+
+template <class Storage>
+void say_when_read(Storage& storage, const std::string& text) {
+  if constexpr (CanForgetItsWords<Storage>) storage.release_data_and_set_meta_custom_data_ptr_error_msg_(text);
+}
+
+template <class Storage>
+void say_nothing(Storage& storage) {
+  if constexpr (CanForgetItsWords<Storage>) storage.clear_data_ptr_access_error_msg_();
+}
+
 void take_away(c10::StorageImpl& storage, const std::string& text) {
-  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, c10::kCPU));
-  storage.release_data_and_set_meta_custom_data_ptr_error_msg_(text);
+  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, storage.device()));
+  say_when_read(storage, text);
 }
 
 void put_back(c10::StorageImpl& storage, void* data) {
-  storage.clear_data_ptr_access_error_msg_();
-  storage.set_data_ptr_noswap(c10::DataPtr(data, c10::kCPU));
+  say_nothing(storage);
+  storage.set_data_ptr_noswap(c10::DataPtr(data, storage.device()));
 }
 
 }  // namespace
@@ -55,7 +76,8 @@ Units::Units(Host& host, std::vector<Unit> units) : host_(host) {
 
 void Units::add(Unit unit) {
   const at::NoGradGuard no_grad;
-  c10::Storage storage(c10::Storage::use_byte_size_t{}, static_cast<std::int64_t>(unit.bytes), c10::DataPtr(nullptr, c10::kCPU), nullptr,
+  const c10::Device device = unit.members[0].parameter.device();
+  c10::Storage storage(c10::Storage::use_byte_size_t{}, static_cast<std::int64_t>(unit.bytes), c10::DataPtr(nullptr, device), nullptr,
                        false);
   for (const auto& m : unit.members) {
     const auto first = static_cast<std::int64_t>(m.offset / m.parameter.itemsize());
@@ -67,12 +89,24 @@ void Units::add(Unit unit) {
   slots_.push_back({.unit = std::move(unit), .storage = std::move(storage), .away = std::move(away)});
 }
 
+void* Units::bring(std::size_t unit) {
+  void* const data = host_.bring(unit);
+  Slot& slot = slots_[unit];
+  if (!slot.unit.apart) return data;
+  const at::NoGradGuard no_grad;
+  const auto bytes = static_cast<std::int64_t>(slot.unit.bytes);
+  slot.copy = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(slot.storage.device()));
+  slot.copy.copy_(at::from_blob(data, {bytes}, at::kByte));  // there when it returns: the host's memory goes back
+  host_.let_go(unit);
+  return slot.copy.mutable_data_ptr();
+}
+
 void Units::acquire(const std::vector<std::size_t>& units) {
   for (std::size_t i = 0; i < units.size(); ++i) {
     Slot& slot = slots_[units[i]];
     if (slot.uses++ > 0) continue;
     try {
-      put_back(*slot.storage.unsafeGetStorageImpl(), host_.bring(units[i]));
+      put_back(*slot.storage.unsafeGetStorageImpl(), bring(units[i]));
     } catch (...) {
       --slot.uses;
       release({units.begin(), units.begin() + static_cast<std::ptrdiff_t>(i)});
@@ -88,7 +122,8 @@ void Units::release(const std::vector<std::size_t>& units) noexcept {
     if (--slots_[u].uses > 0) continue;
     take_away(*slots_[u].storage.unsafeGetStorageImpl(), slots_[u].away);
     --in_;
-    host_.let_go(u);
+    if (!slots_[u].unit.apart) host_.let_go(u);
+    slots_[u].copy.reset();
   }
 }
 

@@ -12,12 +12,13 @@ namespace cohort::nn {
 struct Unit {  // parameters that come and go together
   struct Member {
     std::string name;
-    at::Tensor parameter;    // a contiguous leaf on the CPU
+    at::Tensor parameter;    // a contiguous leaf; on the CPU, unless the unit is apart
     std::size_t offset = 0;  // bytes, in the unit's memory
   };
   std::string name;
   std::vector<Member> members;
   std::size_t bytes = 0;
+  bool apart = false;  // its memory is torch's, on the parameters' device: what the host brings is copied there and let go of at once
 };
 
 class Host {
@@ -47,11 +48,13 @@ class Units {
   struct Slot {
     Unit unit;
     c10::Storage storage;
+    at::Tensor copy;   // while it is in, where it is apart
     std::string away;  // what reading it says
     int uses = 0;
     bool prefetched = false;  // and not brought yet
   };
   void add(Unit unit);
+  void* bring(std::size_t unit);
 
   Host& host_;
   std::vector<Slot> slots_;

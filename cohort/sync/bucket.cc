@@ -132,7 +132,9 @@ void Bucket::take(std::size_t member) {
   need_place();
   at::Tensor place = view(grads_, m.first, m.param.sizes());
   const at::Tensor dense = grad.layout() == at::kStrided ? grad : grad.to_dense();
-  if (came_[member]) {
+  if (!dense.device().is_cpu()) {
+    came_[member] ? place.add_(dense.cpu()) : place.copy_(dense);
+  } else if (came_[member]) {
     place.add_(dense);
   } else {
     at::add_out(place, dense, at::zeros({}, dense.options()));  // as adding to a view of zeros would, -0 and all; one pass

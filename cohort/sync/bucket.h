@@ -7,6 +7,8 @@
 //   stage 2  parameters of all; gradients lie in a region of the Pool while they are on their way, and only the own piece stays. A gradient
 //            is moved in when it arrives (take), while it is hot, and param.grad is undefined afterwards.
 //   stage 3  as 2, and of the parameters too only the own piece stays; all of them come and go (engine/gathering.h).
+// With offload=host the model's parameters lie on another device, as copies of those here: gradients are copied in from there when they
+// arrive, and fresh parameters copied out.
 // Owner: Engine. Threads: one at a time; a lane while it carries the bucket, else the thread that trains. Failure: Kind::usage.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -68,6 +70,8 @@ class Bucket {
 
   // --- parameters and one run per name of the rule's state
   void own_parameters(const optim::Optimizer& rule, collective::Communicator& comm);
+  void hand_out() const;  // offload=host, up to stage 2: the model's copies are as fresh as what lies here ..
+  void take_in() const;   // .. and the other way
   bool owns_parameters() const { return params_.region.data() != nullptr; }
   collective::Piece parameters() const;                                  // all of them, flat; up to stage 2
   collective::Piece owned_parameters() const;                            // this rank's piece

@@ -52,8 +52,21 @@ void Bucket::cool_down() const {
 void Bucket::move_in(Member& m) {
   const at::Tensor place = view(params_, m.first, m.param.sizes());
   place.copy_(m.param.detach());
+  if (sharding_.host) return;
   m.param.set_data(place);
   if (!pooled()) m.param.mutable_grad() = view(grads_, m.first, m.param.sizes());
+}
+
+void Bucket::hand_out() const {
+  if (!sharding_.host || sharding_.stage >= 3) return;
+  const at::NoGradGuard no_grad;
+  for (const Member& m : members_) m.param.detach().copy_(view(params_, m.first, m.param.sizes()));
+}
+
+void Bucket::take_in() const {
+  if (!sharding_.host || sharding_.stage >= 3) return;
+  const at::NoGradGuard no_grad;
+  for (const Member& m : members_) view(params_, m.first, m.param.sizes()).copy_(m.param.detach());
 }
 
 void Bucket::copy_owned(const Member& m) {

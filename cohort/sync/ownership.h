@@ -27,6 +27,7 @@ std::vector<std::size_t> cut(std::span<const Range> tensors, std::size_t total, 
 struct Sharding {
   int stage = 0, ranks = 1, me = 0;
   bool buddy = false;     // every rank also keeps what only the rank before it has
+  bool host = false;      // offload=host: the model has copies of the parameters on a device of its own, everything else is here
   std::string offload{};  // a folder: state, and in stage 3 parameters, lie in files there
 };
 

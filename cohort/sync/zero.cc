@@ -24,6 +24,7 @@ class Zero final : public Strategy {
     const collective::Call call{.name = bucket.name(), .deadline = wire.deadline};
     if (bucket.sharding().stage < 3 && wire.comm->size() > 1)  // in stage 3 readers gather for themselves
       wire.comm->all_gather(bucket.owned_parameters(), bucket.parameters(), call, bucket.counts());
+    bucket.hand_out();
   }
 
  private:
@@ -31,16 +32,13 @@ class Zero final : public Strategy {
   const collective::Op op_;
 };
 
-std::string folder_of(const std::string& offload) {
+void set_offload(Sharding& sharding, const std::string& offload) {
   constexpr std::string_view kFile = "file:";
-  if (offload == "none") return {};
-  if (offload == "host")
-    throw_failure(Kind::usage,
-                  "zero(offload=host): the engine trains on the CPU, so everything lies in the host's memory already; "
-                  "offload=file:FOLDER takes it to a disk");
+  sharding.host = offload == "host";
+  if (offload == "none" || sharding.host) return;
   if (!offload.starts_with(kFile) || offload.size() == kFile.size())
-    throw_failure(Kind::usage, "zero(offload={}): say none, or file:FOLDER", offload);
-  return offload.substr(kFile.size());
+    throw_failure(Kind::usage, "zero(offload={}): say none, host, or file:FOLDER", offload);
+  sharding.offload = offload.substr(kFile.size());
 }
 
 }  // namespace
@@ -62,7 +60,8 @@ const SpecSchema& zero_schema() {
         .preset = "false"},
        {.name = "offload",
         .type = SpecParam::Type::text,
-        .doc = "none, or file:FOLDER: optimizer state, and in stage 3 parameters, lie in mapped files of that folder",
+        .doc = "none; host: of a model on a GPU gradients, state and masters lie in the host's memory; file:FOLDER: state, and in stage 3 "
+               "parameters, lie in mapped files of that folder",
         .preset = "none"}}};
   return schema;
 }
@@ -70,7 +69,10 @@ const SpecSchema& zero_schema() {
 std::unique_ptr<Strategy> make_zero(const SpecValues& values) {
   Sharding sharding{.stage = static_cast<int>(values.integer("stage"))};
   sharding.buddy = values.boolean("buddy");
-  sharding.offload = folder_of(values.text("offload"));
+  set_offload(sharding, values.text("offload"));
+  if (sharding.host && sharding.stage < 2)
+    throw_failure(Kind::usage, "zero(stage={}, offload=host): gradients leave the device as they come, which stages 2 and 3 do",
+                  sharding.stage);
   return std::make_unique<Zero>(std::move(sharding), *collective::op_named(values.word("op")));
 }
 

@@ -1,5 +1,7 @@
 #include "cohort/train/config.h"
 
+#include <algorithm>
+
 #include "cohort/base/error.h"
 #include "cohort/base/spec.h"
 #include "cohort/nn/sizes.h"
@@ -60,6 +62,9 @@ void fields(TrainConfig& c, FieldList& f) {
   f("seed", c.seed, Range{0, 9e15}, "of first values, order of samples, random transforms and dropout");
   f("epochs", c.epochs, Range{0, 1e6}, "passes over the training set; 0: steps decides");
   f("steps", c.steps, Range{0, 1e12}, "updates; 0: epochs decides; with both, whichever ends first");
+  f("device", c.device,
+    "where the model computes: cpu, cuda (a GPU for each rank of a host, by turns), cuda:1; a GPU wants sync=zero(stage=2, offload=host) "
+    "or stage 3");
   f("threads", c.threads, Range{0, 1024}, "threads a rank computes with; 0: its share of the cores");
   f("sync_batch_norm", c.sync_batch_norm, "batch norm over the samples of all ranks");
   f("precision", c.precision, Words{"fp32", "bf16", "fp16"},
@@ -91,6 +96,38 @@ void check_precision(const TrainConfig& config) {
 
 }  // namespace
 
+namespace {
+
+// Gradients, state and updates are the host's, so a model on a GPU says where its parameters go.
+void check_device(const TrainConfig& config) {
+  const std::string& device = config.device;
+  const bool numbered = device.starts_with("cuda:") && device.size() > 5 && device.size() < 9 &&
+                        device.find_first_not_of("0123456789", 5) == std::string::npos;
+  if (device != "cpu" && device != "cuda" && !numbered)
+    throw_failure(Kind::usage, "device: '{}' is none of cpu, cuda, cuda:0, cuda:1 ..", device);
+  const Spec strategy = Spec::parse(config.engine.strategy);
+  const bool host =
+      std::any_of(strategy.params.begin(), strategy.params.end(), [](const auto& p) { return p.key == "offload" && p.value == "host"; });
+  if (device == "cpu" && host)
+    throw_failure(
+        Kind::usage,
+        "sync={}: offload=host is for a model on a GPU (device=cuda); on the CPU everything lies in the host's memory already, and "
+        "offload=file:FOLDER takes it to a disk",
+        config.engine.strategy);
+  if (device != "cpu" && !host)
+    throw_failure(Kind::usage,
+                  "device={} with sync={}: say sync=zero(stage=2, offload=host), or stage 3; other strategies train on the CPU", device,
+                  config.engine.strategy);
+  const char* const only_cpu = config.sync_batch_norm   ? "sync_batch_norm"
+                               : config.engine.autotune ? "engine.autotune"
+                               : config.observe.plan    ? "observe.plan"
+                                                        : nullptr;
+  if (device != "cpu" && only_cpu != nullptr)
+    throw_failure(Kind::usage, "{} is for the CPU: turn it off, or take device=cpu instead of {}", only_cpu, device);
+}
+
+}  // namespace
+
 void check(const TrainConfig& config) {
   if (config.epochs == 0 && config.steps == 0) throw_failure(Kind::usage, "epochs and steps are both 0: say how long to train");
   if (config.name.empty() || config.name.find('/') != std::string::npos)
@@ -106,6 +143,7 @@ void check(const TrainConfig& config) {
   if (config.engine.early_update && config.engine.clip_norm > 0)
     throw_failure(Kind::usage, "engine.early_update updates before the norm of the whole gradient is known: it excludes engine.clip_norm");
   check_precision(config);
+  check_device(config);
 }
 
 std::string scale_rule(const TrainConfig& config) {

@@ -60,6 +60,7 @@ struct TrainConfig {
   std::int64_t seed = 1;
   int epochs = 5;
   std::int64_t steps = 0;
+  std::string device = "cpu";
   int threads = 0;
   std::string sync;  // another name of engine.strategy, for files and --set
   bool sync_batch_norm = false;

@@ -201,7 +201,7 @@ void Chronicle::show_values(Learner& learner, std::int64_t step) {
     std::optional<nn::Residency::Hold> here;
     if (apart) here.emplace(learner.engine().residency().hold(p));
     if (!events_) continue;
-    const at::Tensor values = p.detach().to(at::kFloat).contiguous();
+    const at::Tensor values = p.detach().cpu().to(at::kFloat).contiguous();
     events_->histogram("parameters/" + name, step, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
   }
 }

@@ -13,6 +13,7 @@
 #include "cohort/nn/loss.h"
 #include "cohort/nn/sync_batch_norm.h"
 #include "cohort/nn/tensor.h"
+#include "cohort/train/loop/placed.h"
 #include "cohort/train/loop/together.h"
 #include "cohort/train/loop/tuner.h"
 
@@ -65,6 +66,8 @@ Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int 
   for (const auto& p : given) nn::broadcast(comm, p.tensor.detach(), Rank{0}, {.name = p.name});
   for (const auto& [name, buffer] : model_.named_buffers()) nn::broadcast(comm, buffer, Rank{0}, {.name = name});
   engine::share_out(model_, given);
+  together(comm, "device", [&] { device_ = device_for(config.device, comm.rank()); });
+  if (!device_.is_cpu()) model_.root().to(device_);
   model_.train();
   engine::EngineOptions options = config.engine;
   if (options.autotune) {
@@ -122,7 +125,7 @@ void Learner::open_loader() {
 }
 
 double Learner::compute(const data::Batch& batch) {
-  const nn::Tensors all = nn::tensors(batch);
+  const nn::Tensors all = on_device(batch);
   const auto labels_each = static_cast<double>(std::max<std::int64_t>(1, train_->form().labels()));
   const auto divisor = static_cast<double>(engine_->averages() ? std::max<std::int64_t>(1, batch.count) : batch.global_count);
   double sum = 0;
@@ -146,9 +149,15 @@ double Learner::compute(const data::Batch& batch) {
   return sum / labels_each;
 }
 
+nn::Tensors Learner::on_device(const data::Batch& batch) const {
+  nn::Tensors here = nn::tensors(batch);
+  if (device_.is_cpu()) return here;
+  return {here.inputs.to(device_), here.labels.to(device_)};
+}
+
 // Autocast ends with forward: backward follows the types by itself.
 at::Tensor Learner::forward(const at::Tensor& inputs) {
-  const autocast narrow(config_.precision);
+  const autocast narrow(config_.precision, device_.type());
   const at::Tensor out = model_.forward(inputs);
   return config_.precision == Precision::fp32 ? out : out.to(at::kFloat);
 }
@@ -213,10 +222,7 @@ at::Tensor Learner::some_inputs(int count) const {
 void Learner::agree_on_buffers() {
   if (std::exchange(agreed_, true)) return;  // a mean of equal values may still round: never twice
   for (const auto& [name, buffer] : model_.named_buffers())
-    if (buffer.is_floating_point())
-      nn::all_reduce(comm_, buffer, collective::Op::average, {.name = name});
-    else
-      nn::broadcast(comm_, buffer, Rank{0}, {.name = name});
+    buffer.is_floating_point() ? average_placed(comm_, buffer, name) : broadcast_placed(comm_, buffer, name);
 }
 
 Evaluation Learner::evaluate() {
@@ -238,7 +244,7 @@ Evaluation Learner::evaluate() {
   for (std::int64_t i = loader.steps(0); i > 0; --i) {
     const data::Batch batch = loader.next(Deadline::in(kDataPatience));
     if (batch.count == 0 && !engine_->shards_parameters()) continue;
-    const nn::Tensors t = nn::tensors(batch);
+    const nn::Tensors t = on_device(batch);
     const at::Tensor logits = model_.forward(t.inputs);
     const nn::Loss loss = nn::loss_of(logits, t.labels);
     sums[0] += loss.value.item<double>();

@@ -11,6 +11,7 @@
 
 #include "cohort/data/loader.h"
 #include "cohort/engine/engine.h"
+#include "cohort/nn/batch.h"
 #include "cohort/nn/blocks.h"
 #include "cohort/observe/phases.h"
 #include "cohort/optim/loss_scale.h"
@@ -81,7 +82,8 @@ class Learner {
   void open_loader();
   data::Share share() const { return share_of(config_, train_->size(), comm_.size(), comm_.rank().value); }
   at::Tensor forward(const at::Tensor& inputs);  // logits in fp32, computed in config.precision
-  double compute(const data::Batch& batch);      // forward and backward of all its micro-batches; returns the sum of losses
+  nn::Tensors on_device(const data::Batch& batch) const;
+  double compute(const data::Batch& batch);  // forward and backward of all its micro-batches; returns the sum of losses
   bool ends_here() const { return under_way_ && engine_->standing() == engine::Standing::decided; }
   void count_step(bool committed);
 
@@ -90,6 +92,7 @@ class Learner {
   Whereabouts& where_;
   std::unique_ptr<collective::Communicator> norm_comm_;  // of SyncBatchNorm, where asked for
   nn::Model model_;
+  c10::Device device_{c10::kCPU};  // of the model
   std::string groups_, tuning_;
   double base_lr_ = 0;
   std::unique_ptr<engine::Engine> engine_;

@@ -79,7 +79,7 @@ Materials gather_materials(const TrainConfig& config) {
               .test = nullptr,
               .transforms = {}};
   check_fit(m.model, m.train->form(), config.model);
-  if (config.precision != Precision::fp32) check_precision(m.model, config.precision, config.model);
+  if (config.precision != Precision::fp32 && config.device == "cpu") check_precision(m.model, config.precision, config.model);
   if (!config.data.test.empty()) {
     m.test = data::open_dataset(config.data.test);
     const auto &a = m.train->form(), &b = m.test->form();

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cohort/nn/tensor.h"
+#include "cohort/train/loop/placed.h"
 #include "cohort/train/loop/together.h"
 
 namespace cohort {
@@ -39,13 +40,16 @@ checkpoint::TensorView run(const std::string& name, at::IntArrayRef sizes, std::
           bytes_of(flat), of};
 }
 
+// Its memory may be on a GPU: then by a copy here.
 void read_run(const Contents& from, const char* group, const std::string& name, at::IntArrayRef sizes, std::int64_t first,
               const at::Tensor& t) {
   const auto& stored = from.at(group, name);
   if (!std::equal(stored.shape.begin(), stored.shape.end(), sizes.begin(), sizes.end()) || stored.dtype != dtype_of(t))
     throw_failure(Kind::usage, "the checkpoint's {} does not fit the model's: another model or another data type was trained", name);
-  from.read(stored, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(t.numel()),
-            {static_cast<std::byte*>(t.data_ptr()), t.nbytes()});
+  const at::Tensor here = t.cpu();
+  from.read(stored, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(here.numel()),
+            {static_cast<std::byte*>(here.data_ptr()), here.nbytes()});
+  if (!t.device().is_cpu()) t.copy_(here);
 }
 
 void check_state(const Contents& from, const std::string& parameter, const std::string& state, const std::string& mine) {
@@ -106,7 +110,7 @@ void stow(checkpoint::Snapshot& into, collective::Communicator& comm, Learner& l
   };
   const auto model = file(kModelGroup, engine.shards_parameters()), optimizer = file(kOptimizerGroup, engine.shards_state());
   if (rank == 0)
-    for (const auto& [name, t] : replicated_tensors(learner, sharded)) into.add(model, whole(name, t.detach()));
+    for (const auto& [name, t] : replicated_tensors(learner, sharded)) into.add(model, whole(name, t.detach().cpu()));
   engine.each_shard([&](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first, std::int64_t count,
                         const at::Tensor& flat) {
     if (!state.empty()) into.add(optimizer, run(p + "/" + state, sizes, first, count, flat));
@@ -132,7 +136,7 @@ void stow(checkpoint::Snapshot& into, const Survivor& survivor, Learner& learner
   if (!survivor.speaks) return;
   for (const auto& name : engine.trained()) trained.insert(name);
   for (const auto& [name, t] : replicated_tensors(learner, trained))
-    into.add(checkpoint::shard_file(kModelGroup, survivor.rank, survivor.ranks), whole(name, t.detach()));
+    into.add(checkpoint::shard_file(kModelGroup, survivor.rank, survivor.ranks), whole(name, t.detach().cpu()));
 }
 
 void unstow(const checkpoint::Checkpoint& found, collective::Communicator& comm, Learner& learner, const std::set<std::string>& sharded) {
@@ -153,7 +157,7 @@ void unstow(const checkpoint::Checkpoint& found, collective::Communicator& comm,
       read_run(from, kOptimizerGroup, p + "/" + state, t.sizes(), 0, t);
     });
   });
-  for (const auto& [name, t] : replicated) nn::broadcast(comm, t.detach(), Rank{0}, {.name = name});
+  for (const auto& [name, t] : replicated) broadcast_placed(comm, t.detach(), name);
   states([&](const std::string& p, const std::string& state, const at::Tensor& t) {
     nn::broadcast(comm, t, Rank{0}, {.name = p + "/" + state});
   });
