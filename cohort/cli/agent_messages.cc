@@ -37,6 +37,7 @@ class Reader : public net::LittleReader {
 void write_setting(Writer& w, const RankSetting& s) {
   for (const int value : {s.rank, s.size, s.master_port, s.threads}) w.integer(value);
   w.integer(s.threads_given ? 1 : 0);
+  w.integer(s.tls ? 1 : 0);
   w.real(s.start_timeout);
   for (const auto& value : {s.job, s.role, s.log_level, s.master_addr, s.interface}) w.text(value);
 }
@@ -45,6 +46,7 @@ RankSetting read_setting(Reader& r) {
   RankSetting s;
   for (int* value : {&s.rank, &s.size, &s.master_port, &s.threads}) *value = r.integer();
   s.threads_given = r.flag();
+  s.tls = r.flag();
   s.start_timeout = r.real();
   for (std::string* value : {&s.job, &s.role, &s.log_level, &s.master_addr, &s.interface}) *value = r.text();
   return s;
@@ -68,6 +70,7 @@ std::vector<std::byte> encode(const AgentCall& m) {
   w.text(m.job);
   const auto secret = m.secret.bytes();
   w.letters({reinterpret_cast<const char*>(secret.data()), secret.size()});
+  w.integer(m.secret.tls() ? 1 : 0);
   w.integer(m.first);
   write_texts(w, m.addresses);
   w.text(m.interface);
@@ -83,6 +86,7 @@ AgentCall decode_call(ConstBytes bytes) {
   m.job = r.text();
   const std::string secret = r.letters(net::Secret::kBytes);
   m.secret = net::Secret::from_bytes(std::as_bytes(std::span(secret)));
+  m.secret.use_tls(r.flag());
   m.first = r.integer();
   m.addresses = read_texts(r);
   m.interface = r.text();

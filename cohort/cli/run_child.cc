@@ -91,6 +91,7 @@ int hear_from(const Fd& report) {
 Child start_child(const ChildPlan& plan) {
   Pipe out = make_pipe(), err = make_pipe(), report = make_pipe();
   const Fd nothing{plan.input < 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1};
+  if (plan.input < 0 && !nothing) throw_system("/dev/null for a rank's input");
   const auto argv = pointers(plan.program->argv);
   const auto envp = pointers(plan.environment);
   const Prepared prepared{plan.program->path.c_str(),
@@ -105,7 +106,7 @@ Child start_child(const ChildPlan& plan) {
                           plan.signal_mask,
                           getpid()};
   const pid_t pid = fork();
-  if (pid < 0) throw_system("cannot start another process (fork); see `ulimit -u`");
+  if (pid < 0) throw_system("cannot start another process (fork)");
   if (pid == 0) become_rank(prepared);
   setpgid(pid, pid);  // here and there: whoever is first
   report.write.reset();

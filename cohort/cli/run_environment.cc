@@ -42,6 +42,7 @@ group::Environment rank_environment(const group::Environment& inherited, const R
   set("COHORT_RENDEZVOUS", s.rendezvous);
   set("COHORT_SECRET_FILE", s.secret_file);
   set("COHORT_START_TIMEOUT", s.start_timeout);
+  set("COHORT_TLS", s.tls);
   set("COHORT_THREADS", s.threads);
   if (!s.log_level.empty()) set("COHORT_LOG", s.log_level);
   set("HOROVOD_CROSS_RANK", cross.rank);

@@ -25,6 +25,7 @@ struct RankSetting {
   int threads = 1;
   bool threads_given = false;  // --threads wins over an OMP_NUM_THREADS that is already there
   std::string log_level;
+  bool tls = false;
 };
 
 // Horovod's view of several hosts: a rank and those with the same local rank elsewhere.

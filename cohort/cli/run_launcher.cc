@@ -45,6 +45,7 @@ ScreenStyle style_for(const RunOptions& options) {
 MeetingPlan meeting_for(const LaunchPlan& plan) {
   MeetingPlan m{
       .job = plan.options.job, .ranks = plan.ranks, .start_timeout = plan.options.start_timeout, .master_port = plan.options.master_port};
+  m.tls = plan.options.tls;
   if (!plan.hosts.empty()) m.listen = {listening_host(plan.options.interface), 0};
   if (!plan.node) return m;
   const NodePlan& node = *plan.node;
@@ -142,6 +143,7 @@ RankSetting Launcher::common_setting() const {
                 .threads_given = plan_.options.threads > 0,
                 .log_level = plan_.options.log_level};
   s.interface = plan_.options.interface;
+  s.tls = plan_.options.tls;
   if (!plan_.node) return s;
   s.size = plan_.ranks * plan_.node->nodes;
   s.ranks_per_host.assign(static_cast<std::size_t>(plan_.node->nodes), plan_.ranks);

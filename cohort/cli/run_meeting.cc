@@ -12,6 +12,7 @@ namespace {
 
 MeetingPlan completed(MeetingPlan plan) {
   if (plan.secret.empty()) plan.secret = net::Secret::random();
+  plan.secret.use_tls(plan.tls);
   if (plan.job.empty()) plan.job = random_job_name();
   return plan;
 }

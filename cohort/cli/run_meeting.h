@@ -21,6 +21,7 @@ struct MeetingPlan {
   int master_port = 0;                  // 0: a free one
   net::Secret secret{};                 // empty: a fresh one
   net::Address listen{"127.0.0.1", 0};  // of the coordinator
+  bool tls = false;                     // connections go through TLS
   std::string elsewhere{};              // host:port of a coordinator that somebody else holds; empty: we do
 };
 

@@ -139,6 +139,8 @@ constexpr Option kOptions[] = {
     {"--interface --network-interface --network-interfaces --nics", "NAME",
      "network interface (or several, by preference) for ranks and rendezvous; found out when not given",
      [](RunOptions& o, Text v) { o.interface = v; }},
+    {"--tls", "", "encrypt what launcher and ranks say, by TLS 1.3 with a key from the job's secret (COHORT_TLS)",
+     [](RunOptions& o, Text) { o.tls = true; }},
     {"--ssh", "CMD", "remote shell, with options of its own: CMD host command (COHORT_SSH, else ssh)",
      [](RunOptions& o, Text v) { o.ssh = v; }},
     {"-p --ssh-port", "PORT", "port of ssh on the other hosts", [](RunOptions& o, Text v) { o.ssh_port = whole(v, 1, 65535); }},
@@ -246,6 +248,7 @@ Word take_apart(Text word) {
 RunOptions parse_run(const std::vector<std::string>& args, const group::Environment& environment) {
   RunOptions options;
   read_pet(options, environment);
+  if (const auto tls = environment.find("COHORT_TLS"); tls != environment.end()) options.tls = parse_bool(tls->second);
   std::size_t at = 0;
   for (; at < args.size(); ++at) {
     if (args[at] == "--") {

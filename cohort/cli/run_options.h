@@ -57,6 +57,7 @@ struct RunOptions {
   int ssh_port = 0;          // 0: its own default
   std::string ssh_identity;  // file of a key; empty: its own default
   std::string agent;         // path of cohort on the other hosts; empty: as here
+  bool tls = false;          // connections of launcher and ranks go through TLS
   std::string interface;     // through which ranks and launcher are reached; empty: found out
 
   // Of programs of our own, no options of `cohort run`:

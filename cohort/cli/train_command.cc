@@ -37,13 +37,14 @@ bool keeps_buddies(const TrainConfig& config) {
 int run(int argc, char** argv) {
   SettingsSource source;
   std::string ranks = "1", out, hosts, host_file;
-  bool help_config = false, markdown = false, show = false, plan = false;
+  bool tls = false, help_config = false, markdown = false, show = false, plan = false;
   CLI::App app{"train a model on several ranks, of this host or of several", "cohort train"};
   app.footer(kExamples);
   app.add_option("config", source.file, "YAML file with settings; none: the defaults");
   app.add_option("-n,--ranks,--np,--nproc-per-node", ranks, "ranks to start, or auto for one per core")->capture_default_str();
   app.add_option("-H,--hosts", hosts, "several hosts, h1:2,h2:2, reached by ssh; without -n every slot gets a rank");
   app.add_option("--hostfile", host_file, "the same from a file, `h1 slots=2` a line; `cohort run --help` tells more");
+  app.add_flag("--tls", tls, "encrypt what launcher and ranks say, by TLS 1.3 with a key from the job's secret (COHORT_TLS)");
   app.add_option("--set", source.sets, "key=value, as often as needed: wins over the file")->expected(1)->take_all();
   app.add_option("-o,--out", out, "folder of the run (the setting `out`)");
   app.add_flag("--plan", plan, "predict memory and step time first, and hold them against what is measured (the setting observe.plan)");
@@ -75,7 +76,9 @@ int run(int argc, char** argv) {
   std::vector<std::string> where;
   if (!hosts.empty()) where.insert(where.end(), {"-H", hosts});
   if (!host_file.empty()) where.insert(where.end(), {"--hostfile", host_file});
-  const std::string count = where.empty() || app.count("--ranks") > 0 ? ranks : "";  // hosts say how many unless told otherwise
+  const bool here = where.empty();
+  if (tls) where.emplace_back("--tls");
+  const std::string count = here || app.count("--ranks") > 0 ? ranks : "";  // hosts say how many unless told otherwise
   return run_workers(count, args, keeps_buddies(config) ? kRescue : Seconds{0}, where);
 }
 

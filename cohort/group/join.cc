@@ -105,13 +105,14 @@ Roster wait_for_roster(net::Wire& wire, const Place& place, const JoinOptions& o
 
 Joined join_others(const Place& place, const std::string& job, const JoinOptions& options) {
   Patiently waiting(options, fmt::format("waiting for rank 0 of {}: it has not opened the job's meeting point on this host", place.size));
-  const Handed handed = receive_handover(handover_name(job), Deadline::in(options.start_timeout), [&] { waiting(); });
+  Handed handed = receive_handover(handover_name(job), Deadline::in(options.start_timeout), [&] { waiting(); });
+  handed.secret.use_tls(options.tls);
   return join_at(place, job, handed.coordinator, handed.secret, options);
 }
 
 Joined join_as_first(const Place& place, const std::string& job, const JoinOptions& options) {
   const bool given = !place.rendezvous.empty() && !place.secret_file.empty();
-  const auto secret = given ? net::Secret::from_file(place.secret_file) : net::Secret::random();
+  const auto secret = (given ? net::Secret::from_file(place.secret_file) : net::Secret::random()).use_tls(options.tls);
   auto listener = net::listen_on(given ? net::Address::parse(place.rendezvous) : net::Address{"127.0.0.1", 0}, secret);
   const net::Address address = listener.address;
   if (!place.one_host() && address.is_loopback())
@@ -145,7 +146,8 @@ Joined join_at(const Place& place, const std::string& job, const net::Address& c
 Joined join(const Place& place, const JoinOptions& options) {
   const std::string job = job_name(place);
   if (place.from_cohort())
-    return join_at(place, job, net::Address::parse(place.rendezvous), net::Secret::from_file(place.secret_file), options);
+    return join_at(place, job, net::Address::parse(place.rendezvous), net::Secret::from_file(place.secret_file).use_tls(options.tls),
+                   options);
   const bool given = !place.rendezvous.empty() && !place.secret_file.empty();
   if (!given && !place.one_host())
     throw_failure(
@@ -156,7 +158,8 @@ Joined join(const Place& place, const JoinOptions& options) {
         place.rendezvous.empty() ? "" : fmt::format(" ({} from MASTER_ADDR and MASTER_PORT + 1 is used when unset)", place.rendezvous));
   if (place.rank == Rank{0}) return join_as_first(place, job, options);
   if (!given) return join_others(place, job, options);
-  return join_at(place, job, net::Address::parse(place.rendezvous), net::Secret::from_file(place.secret_file), options);
+  return join_at(place, job, net::Address::parse(place.rendezvous), net::Secret::from_file(place.secret_file).use_tls(options.tls),
+                 options);
 }
 
 }  // namespace cohort::group

@@ -16,6 +16,7 @@ struct JoinOptions {
   Seconds start_timeout{30};
   // What to do with the lines of a wait that takes long ("waiting for rank 3 of 4 ..."). Empty: they are logged as warnings.
   std::function<void(const std::string&)> say;
+  bool tls = false;  // connections go through TLS, here and between the ranks
 };
 
 // What a rank needs to open its mesh.

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <list>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -16,15 +15,13 @@
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
 #include "cohort/group/membership.h"
-#include "cohort/net/greeting.h"
-#include "cohort/net/handshake.h"
+#include "cohort/net/door.h"
 #include "cohort/net/little.h"
 
 namespace cohort::group {
 namespace {
 
-constexpr std::size_t kMostGreetings = 256;  // strangers under examination at once; more wait in the backlog
-constexpr Seconds kFrameLimit{1};            // a rank that proved itself sends or takes its few bytes in this time
+constexpr Seconds kFrameLimit{1};  // a rank that proved itself sends or takes its few bytes in this time
 
 double now() { return Seconds(Clock::now().time_since_epoch()).count(); }
 
@@ -53,6 +50,7 @@ struct Coordinator::Impl {
       : options(std::move(o)),
         listener(std::move(l)),
         wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        door(listener, options.secret, {options.job, Epoch{}, kNoRank, net::Role::coordinator}),
         membership({options.job, options.size, options.start_timeout.count(), options.warn_after.count()}) {
     if (!wake) throw_system("rendezvous: eventfd");
     thread = std::thread([this] { run(); });
@@ -60,7 +58,6 @@ struct Coordinator::Impl {
 
   void run();
   void poll_once();
-  void accept_all();
   void greet();
   void hear(Guest guest);
   void drop(Guest guest);
@@ -86,11 +83,11 @@ struct Coordinator::Impl {
   bool stop = false;
 
   // Owned by the thread.
+  net::Door door;
   Membership membership;
-  std::list<net::Greeting> greetings;
   std::map<Guest, net::Wire> guests;
   Guest next_guest = 1;
-  unsigned turned_away = 0;  // told at 1, 2, 4, 8 ..: a flood of strangers must not become a flood of lines
+  std::uint64_t turned_away = 0, troubles = 0;  // told at 1, 2, 4, 8 ..: a flood of strangers must not become a flood of lines
 
   std::thread thread;
 };
@@ -126,7 +123,7 @@ void Coordinator::Impl::run() {
     try {
       poll_once();
     } catch (const std::exception& e) {  // out of descriptors or memory: the job may still start when it passes
-      say(fmt::format("rendezvous: {}", e.what()));
+      if (std::has_single_bit(++troubles)) say(fmt::format("rendezvous: {} ({} times so far)", e.what(), troubles));
       std::this_thread::sleep_for(100ms);
     }
   }
@@ -134,14 +131,9 @@ void Coordinator::Impl::run() {
 
 void Coordinator::Impl::poll_once() {
   std::vector<pollfd> fds{{wake.get(), POLLIN, 0}};
-  const bool room = greetings.size() < kMostGreetings;
-  fds.push_back({room ? listener.fd.get() : -1, POLLIN, 0});
-  Deadline next;
-  if (const auto at = membership.next_tick()) next = Deadline::in(Seconds{std::max(0.0, *at - now())});
-  for (const auto& g : greetings) {
-    fds.push_back({g.fd(), g.events(), 0});
-    next = next.sooner(g.limit());
-  }
+  Deadline next = door.look_again();
+  if (const auto at = membership.next_tick()) next = next.sooner(Deadline::in(Seconds{std::max(0.0, *at - now())}));
+  door.watch(fds);
   const std::size_t first_guest = fds.size();
   std::vector<Guest> order;
   for (const auto& [guest, wire] : guests) {
@@ -153,7 +145,6 @@ void Coordinator::Impl::poll_once() {
   if (fds[0].revents != 0) take_news();
   for (std::size_t i = 0; i < order.size(); ++i)
     if (fds[first_guest + i].revents != 0 && guests.contains(order[i])) hear(order[i]);
-  if (fds[1].revents != 0) accept_all();
   greet();
   act(membership.tick(now()));
 }
@@ -169,31 +160,12 @@ void Coordinator::Impl::take_news() {
   for (auto& [rank, how] : ended) act(membership.ended(rank, std::move(how)));
 }
 
-void Coordinator::Impl::accept_all() {
-  while (greetings.size() < kMostGreetings) {
-    Fd socket = net::accept_one(listener, Deadline::in(Seconds{0}));
-    if (!socket) return;
-    std::string where = net::peer_text(socket.get());
-    const net::Hello mine{options.job, Epoch{}, kNoRank, net::Role::coordinator};
-    net::Handshake handshake(net::Handshake::Side::listener, options.secret, mine);
-    greetings.emplace_back(std::move(socket), std::move(where), std::move(handshake), Deadline{});
-  }
-}
-
 void Coordinator::Impl::greet() {
-  for (auto at = greetings.begin(); at != greetings.end();) {
-    const auto state = at->advance();
-    if (state == net::Greeting::State::going) {
-      ++at;
-      continue;
-    }
-    if (state == net::Greeting::State::done) {
-      guests.emplace(next_guest++, at->take());
-    } else {
-      if (std::has_single_bit(++turned_away)) say(fmt::format("rendezvous: turned away ({} so far): {}", turned_away, at->error().what));
-    }
-    at = greetings.erase(at);
-  }
+  while (auto wire = door.advance()) guests.emplace(next_guest++, std::move(*wire));
+  const auto& counts = door.counts();
+  if (counts.refused > 0 && std::bit_width(counts.refused) > std::bit_width(turned_away))
+    say(fmt::format("rendezvous: turned away ({} so far): {}", counts.refused, counts.last_refusal));
+  turned_away = counts.refused;
 }
 
 // A guest sends one frame, its wish to join; anything after that can only be its end.

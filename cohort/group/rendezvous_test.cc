@@ -13,6 +13,8 @@
 #include "cohort/base/error.h"
 #include "cohort/group/handover.h"
 #include "cohort/group/join.h"
+#include "cohort/net/door.h"
+#include "cohort/net/socket.h"
 
 namespace cohort::group {
 namespace {
@@ -139,6 +141,21 @@ TEST(Rendezvous, StrangersOtherJobsAndSecondClaimsDoNoHarm) {
   EXPECT_TRUE((first == "joined") != (second == "joined")) << first << " | " << second;
   EXPECT_THAT(first + second, HasSubstr("is taken by process"));
   EXPECT_EQ(failure_of(one), "joined");
+}
+
+TEST(Rendezvous, ACrowdThatSaysNothingKeepsNoRankOut) {
+  Meeting meeting(2);
+  std::vector<Fd> crowd;
+  for (std::size_t i = 0; i < 2 * net::Door::kStrangers; ++i) {
+    crowd.push_back(net::open_socket(AF_INET));
+    const auto at = net::SocketAddress::of(meeting.coordinator->address());
+    ::connect(crowd.back().get(), at.get(), at.length);
+  }
+  const auto begin = Clock::now();
+  auto zero = meeting.start(0);
+  auto one = meeting.start(1);
+  EXPECT_EQ(zero.get().roster, one.get().roster);
+  EXPECT_LT(Clock::now() - begin, net::kHandshakeLimit) << "it waited until the crowd had gone by itself";
 }
 
 TEST(Rendezvous, ADepartingCoordinatorIsAnErrorNotASilence) {

@@ -35,7 +35,7 @@ std::unique_ptr<Mesh> make_mixed(const MeshPlan& plan, Probe probe, Wires wires)
   return mixed_mesh(
       {.hosts = std::move(probe.hosts),
        .inside = {plan.me, plan.epoch, std::move(probe.own), std::move(probe.peers), std::move(inside), std::move(probe.bells)},
-       .between = {.me = plan.me, .epoch = plan.epoch, .wires = std::move(wires), .congestion = plan.congestion},
+       .between = {.me = plan.me, .epoch = plan.epoch, .wires = std::move(wires), .congestion = plan.congestion, .all_far = plan.all_far},
        .bell = std::move(probe.bell)});
 }
 
@@ -43,7 +43,7 @@ std::unique_ptr<Mesh> make_mesh(const MeshPlan& plan, Probe probe, Wires wires) 
   if (probe.all_share() && probe.own)
     return shm_mesh({plan.me, plan.epoch, std::move(probe.own), std::move(probe.peers), std::move(wires), {}});
   if (!probe.none_share()) return make_mixed(plan, std::move(probe), std::move(wires));
-  return tcp_mesh({.me = plan.me, .epoch = plan.epoch, .wires = std::move(wires), .congestion = plan.congestion});
+  return tcp_mesh({.me = plan.me, .epoch = plan.epoch, .wires = std::move(wires), .congestion = plan.congestion, .all_far = plan.all_far});
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct MeshPlan {
   std::vector<Address> addresses;   // one per rank; ours is where `listener` listens
   std::string transport = "auto";   // auto | shm | tcp; shm is refused with the reason when a peer cannot be mapped
   std::string congestion = "auto";  // sockets: per-socket congestion control; auto: cubic where the kernel has it, else the system's
+  bool all_far = false;             // sockets: treat peers of this host as if they were remote, checksums and all
   // A word for each rank's host; ranks with different words never share memory. Empty: whoever can map each other shares a host.
   std::vector<std::string> hosts;
 };

@@ -1,6 +1,6 @@
 // One handshake over one non-blocking socket. Many can go on at once in one thread: poll fd() for events(), then advance().
 // Owner: Wire::accept, Dial, Door. Threads: one at a time. Failure: error(), naming the address; the socket is then closed by ~Greeting.
-// Memory: fixed, about 1.5 KiB, until the peer has proved itself.
+// Memory: fixed, about 1.5 KiB, until the peer has proved itself; with TLS its session besides, from the first bytes that look like it.
 #pragma once
 #include <memory>
 #include <optional>
@@ -10,6 +10,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/fd.h"
 #include "cohort/net/handshake.h"
+#include "cohort/net/tls.h"
 #include "cohort/net/wire.h"
 
 namespace cohort::net {
@@ -31,8 +32,16 @@ class Greeting {
  private:
   State give_up(Kind kind, std::string what);
   State broken(int problem);
+  State late_or_going();
+  void limit_from_now();
+  State encrypt();  // done: bytes go through TLS from here on
+  std::optional<State> look_before_tls();
+  State met_plain_peer();
+  Connection connection() const { return {socket_.get(), encrypted_ ? tls_.get() : nullptr}; }
 
   Fd socket_;
+  std::unique_ptr<Tls> tls_;  // where the secret asks for it; first it shakes hands itself
+  bool encrypted_ = false;    // it has
   std::string where_;
   Handshake handshake_;
   Deadline limit_;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "cohort/net/little.h"
+#include "cohort/net/tls.h"
 
 namespace cohort::net {
 namespace {
@@ -38,6 +39,8 @@ std::string describe(const Hello& h) {
   if (!h.rank) return fmt::format("job '{}', epoch {} ({})", h.job, h.epoch.value, role_name(h.role));
   return fmt::format("job '{}', epoch {}, rank {} ({})", h.job, h.epoch.value, h.rank.value, role_name(h.role));
 }
+
+bool is_opening_byte(std::byte first) { return first == static_cast<std::byte>(kOpeningMagic & 0xff); }
 
 Nonce random_nonce() {
   Nonce nonce;
@@ -80,7 +83,7 @@ void Handshake::advance(std::size_t arrived) {
   if (stage_ >= Stage::done) return;
   // Strangers are told apart by their first bytes, not by a deadline.
   if (stage_ == Stage::opening && have_ >= 4 && get_little<std::uint32_t>(&transcript_[in_begin_]) != kOpeningMagic)
-    return fail("speaks another protocol: its first bytes are no cohort greeting");
+    return met_stranger(transcript_[in_begin_]);
   if (!space().empty()) return;
   switch (stage_) {
     case Stage::opening: return got_opening();
@@ -90,6 +93,12 @@ void Handshake::advance(std::size_t arrived) {
     case Stage::done:
     case Stage::failed: return;
   }
+}
+
+void Handshake::met_stranger(std::byte first) {
+  if (!Tls::looks_like(first)) return fail("speaks another protocol: its first bytes are no cohort greeting");
+  if (side_ == Side::listener) write_opening(kOpening2);  // by which it knows us
+  fail("speaks TLS and this process does not: give --tls (COHORT_TLS=true) to every process of the job, or to none");
 }
 
 void Handshake::write_opening(std::size_t at) {
@@ -118,17 +127,20 @@ void Handshake::got_opening() {
   const bool ok = read_opening(dialer ? kOpening2 : kOpening1);
   if (!dialer) write_opening(kOpening2);  // also to another version: it can then name both
   if (!ok) return;
+  if (!dialer) return expect(Stage::claim, kClaimAt, kReplyAt);
   dialer_proof_ = derive("dialer proof", kClaimAt);
   listener_proof_ = derive("listener proof", kClaimAt);
-  if (!dialer) return expect(Stage::claim, kClaimAt, kReplyAt);
   write_hello(kClaimAt);
   write_proof(kReplyAt, dialer_proof_);
   emit(kClaimAt, kReplyAt);
   expect(Stage::reply, kReplyAt, kVerdictAt);
 }
 
+// Keys are derived when they are needed: a stranger who says little costs little.
 void Handshake::got_claim() {
+  dialer_proof_ = derive("dialer proof", kClaimAt);
   if (!proved(kReplyAt, dialer_proof_) || !read_hello(kClaimAt)) return;
+  listener_proof_ = derive("listener proof", kClaimAt);
   const std::string refusal = judge();
   write_hello(kReplyAt);
   write_verdict(kReplyAt + kHelloBytes, refusal);

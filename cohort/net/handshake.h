@@ -42,6 +42,8 @@ std::string describe(const Hello& hello);  // "job 'a', epoch 3, rank 2 (worker)
 // Asked about a peer that has proved itself and is of our job and epoch. Empty: welcome; else the reason, which the peer is told.
 using Admit = std::function<std::string(const Hello& peer)>;
 
+bool is_opening_byte(std::byte first);  // a connection that begins with it may begin with an opening
+
 using Nonce = std::array<std::byte, 32>;
 Nonce random_nonce();
 
@@ -60,6 +62,7 @@ class Handshake {
   bool done() const { return stage_ == Stage::done; }
   const std::optional<Error>& failure() const { return failure_; }  // a refusal we sent counts
   bool is_listener() const { return side_ == Side::listener; }
+  const Secret& secret() const { return secret_; }
   bool heard() const { return have_ > 0 || stage_ > Stage::opening; }  // at least one byte of the peer
 
   const Hello& peer() const { return peer_; }  // once done()
@@ -72,6 +75,7 @@ class Handshake {
   void emit(std::size_t begin, std::size_t end);
   void fail(std::string what);
 
+  void met_stranger(std::byte first);
   void write_opening(std::size_t at);
   bool read_opening(std::size_t at);
   void write_hello(std::size_t at);

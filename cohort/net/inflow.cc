@@ -17,7 +17,7 @@ constexpr std::size_t kBudget = kBlockBytes;  // per pull, so that other peers a
 
 }  // namespace
 
-Inflow::Pull Inflow::pull(int fd, Haste haste) {
+Inflow::Pull Inflow::pull(Connection from, Haste haste) {
   Pull out;
   haste_ = haste;
   try {
@@ -25,7 +25,7 @@ Inflow::Pull Inflow::pull(int fd, Haste haste) {
     bool more = true;
     while (digest_staged(out) && more && taken < kBudget) {
       const std::uint64_t left = body_left_;
-      more = read(fd, out);
+      more = read(from, out);
       taken += (staged_end_ - staged_begin_) + (left > body_left_ ? left - body_left_ : 0);
     }
   } catch (const Failure& f) {
@@ -46,16 +46,12 @@ Inflow::Pull Inflow::feed(ConstBytes bytes) {
   return out;
 }
 
-bool Inflow::read(int fd, Pull& out) {
+bool Inflow::read(Connection from, Pull& out) {
   const bool direct = stage_ == Stage::body && landing_ && block_left_ >= kDirect;
   const Bytes room = direct ? landing_->room(block_left_) : Bytes();
-  iovec parts[] = {{room.data(), room.size()}, {staging_.data(), staging_.size()}};
-  msghdr message{};
-  message.msg_iov = direct ? &parts[0] : &parts[1];
-  message.msg_iovlen = direct ? 2 : 1;
-  const ssize_t n = recvmsg(fd, &message, 0);
-  const int problem = errno;
-  const std::size_t got = n > 0 ? static_cast<std::size_t>(n) : 0;
+  const iovec parts[] = {{room.data(), room.size()}, {staging_.data(), staging_.size()}};
+  const IoResult r = read_parts(from, std::span(parts).last(direct ? 2 : 1));
+  const std::size_t got = r.bytes;
   const std::size_t placed = std::min(got, room.size());
   if (direct) {
     if ((header_.flags & kCheckedFlag) != 0) check_ = crc32c(room.first(placed), check_);
@@ -65,9 +61,10 @@ bool Inflow::read(int fd, Pull& out) {
   staged_begin_ = 0;
   staged_end_ = got - placed;
   out.moved = out.moved || got > 0;
-  if (n == 0 || (n < 0 && problem != EAGAIN && problem != EWOULDBLOCK && problem != EINTR)) {
+  if (r.state == Io::closed) {
+    if (r.problem == EBADMSG) throw_failure(Kind::corrupt, "a TLS record that is none of its own: altered on the way");
     out.end = End::closed;
-    out.text = problem_text(n == 0 ? 0 : problem);
+    out.text = problem_text(r.problem);
   }
   return got == room.size() + staging_.size();
 }

@@ -10,6 +10,7 @@
 
 #include "cohort/net/frame.h"
 #include "cohort/net/mailbox.h"
+#include "cohort/net/socket.h"
 
 namespace cohort::net {
 
@@ -25,8 +26,8 @@ class Inflow {
     End end = End::none;
     std::string text;  // aborted, corrupt, closed: why
   };
-  Pull pull(int fd, Haste haste = Haste::none);  // what is there, up to about a block
-  Pull feed(ConstBytes bytes);                   // the same without a socket; what follows a pause or the end is dropped
+  Pull pull(Connection from, Haste haste = Haste::none);  // what is there, up to about a block
+  Pull feed(ConstBytes bytes);                            // the same without a socket; what follows a pause or the end is dropped
 
  private:
   enum class Stage : unsigned char { header, body, stamp };
@@ -42,7 +43,7 @@ class Inflow {
   void end_frame(Pull& out);
   static void peer_got(Pull& out);
   void body_came(std::size_t bytes, Pull& out);
-  bool read(int fd, Pull& out);  // true when the socket may hold more
+  bool read(Connection from, Pull& out);  // true when the socket may hold more
 
   Haste haste_ = Haste::none;
   Mailbox& mailbox_;

@@ -38,7 +38,10 @@ std::vector<std::byte> void_rest(const HeaderBytes& header, std::uint64_t length
   return out;
 }
 
-Outflow::Outflow(int fd, Rank to, bool far) : fd_(fd), to_(to), checked_(far) { far ? zerocopy_.enable(fd) : lender_.enable(); }
+Outflow::Outflow(Connection to_peer, Rank to, bool far) : to_peer_(to_peer), to_(to), checked_(far && to_peer.tls == nullptr) {
+  if (to_peer.tls != nullptr) return;
+  far ? zerocopy_.enable(to_peer.fd) : lender_.enable();
+}
 
 // What follows item.sent, up to the end of the block it lies in: at most header, bytes, stamp. Where memory is handed over instead of
 // copied, one of them alone: header and stamp do not stay where they are until the kernel has let go.
@@ -76,10 +79,10 @@ void Outflow::gather(Item& item, Parts& parts) {
 }
 
 IoResult Outflow::send_parts(Item& item, const Parts& parts) {
-  if (parts.lend) return lender_.write(fd_, parts.only(), parts.flags == MSG_MORE);
-  const IoResult r = write_some(fd_, {parts.at, parts.count}, parts.flags);
+  if (parts.lend) return lender_.write(to_peer_.fd, parts.only(), parts.flags == MSG_MORE);
+  const IoResult r = write_some(to_peer_, {parts.at, parts.count}, parts.flags);
   if ((parts.flags & MSG_ZEROCOPY) == 0) return r;
-  if (r.problem == ENOBUFS) return write_some(fd_, {parts.at, parts.count});  // no more memory may be pinned now: copy
+  if (r.problem == ENOBUFS) return write_some(to_peer_, {parts.at, parts.count});  // no more memory may be pinned now: copy
   if (r.state == Io::moved) zerocopy_.sent(item.sending);
   return r;
 }
@@ -103,7 +106,9 @@ bool Outflow::write(Item& item, Push& result) {
     if (item.sent == 0) ++sequence_;
     item.sent += r.bytes;
   }
-  return true;
+  const IoResult left = flush(to_peer_);
+  if (left.state == Io::closed) result = {.moved = result.moved, .broken = true, .problem = left.problem};
+  return left.state == Io::moved;
 }
 
 // At the two places where the peer expects it: between frames as a frame, before the last stamp of a lent message as a stamp.
@@ -118,7 +123,7 @@ bool Outflow::say_got(Push& result) {
   }
   if (going_.empty()) return true;
   const iovec part{going_.data(), going_.size()};
-  const IoResult r = write_some(fd_, {&part, 1});
+  const IoResult r = write_some(to_peer_, {&part, 1});
   result.broken = r.state == Io::closed;
   result.problem = r.problem;
   result.moved = result.moved || r.bytes > 0;
@@ -135,7 +140,8 @@ void Outflow::write_queue(Push& result) {
     const auto& sending = queue_.front().sending;
     if (sending && zerocopy_.whole(sending)) sending->set_done();
     queue_.pop_front();
-    if (stopped_) ::shutdown(fd_, SHUT_WR);  // that was the last frame: a peer that does not read now sees at least that we are done
+    if (stopped_)
+      ::shutdown(to_peer_.fd, SHUT_WR);  // that was the last frame: a peer that does not read now sees at least that we are done
   }
   if (result.broken) {
     broken_ = result.problem;
@@ -173,7 +179,7 @@ std::shared_ptr<Sending> Outflow::begin(ConstBytes bytes, Tag tag, Push& result)
 Outflow::Push Outflow::push() {
   Push result;
   const std::lock_guard lock(mutex_);
-  if (zerocopy_.flying()) result.moved = zerocopy_.reap(fd_);
+  if (zerocopy_.flying()) result.moved = zerocopy_.reap(to_peer_.fd);
   write_queue(result);
   return result;
 }

@@ -27,7 +27,8 @@ std::vector<std::byte> void_rest(const HeaderBytes& header, std::uint64_t length
 class Outflow {
  public:
   // far: the bytes leave this host, so blocks get checksums; large ones are not lent but sent without a copy.
-  Outflow(int fd, Rank to, bool far);
+  // tls: what leaves is encrypted, which is a copy and a checksum in one, so neither is lent nor checked besides.
+  Outflow(Connection to_peer, Rank to, bool far);
   struct Push {
     bool moved = false;  // bytes left, or memory came free
     bool broken = false;
@@ -75,7 +76,7 @@ class Outflow {
   void forget();  // all that was to leave
   void note_state();
 
-  const int fd_;
+  const Connection to_peer_;
   const Rank to_;
   const bool checked_;
   std::mutex mutex_;

@@ -24,10 +24,17 @@ class Secret {
   Secret& operator=(const Secret&) = default;
   ConstBytes bytes() const { return std::as_bytes(std::span(key_)); }
   bool empty() const { return !set_; }
+  // Whether connections that are made with it go through TLS; all processes of a job have to say the same. Not part of the bytes.
+  bool tls() const { return tls_; }
+  Secret& use_tls(bool yes) {
+    tls_ = yes;
+    return *this;
+  }
 
  private:
   std::array<unsigned char, kBytes> key_{};
   bool set_ = false;
+  bool tls_ = false;
 };
 
 }  // namespace cohort::net

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "cohort/base/error.h"
+#include "cohort/net/tls.h"
 
 namespace cohort::net {
 namespace {
@@ -84,14 +85,30 @@ bool wait_ready(int fd, short events, Deadline deadline) {
   }
 }
 
-IoResult read_some(int fd, Bytes into) { return outcome(recv(fd, into.data(), into.size(), 0)); }
+IoResult read_some(Connection from, Bytes into) {
+  const iovec part{into.data(), into.size()};
+  return read_parts(from, {&part, 1});
+}
 
-IoResult write_some(int fd, std::span<const iovec> parts, int flags) {
+IoResult read_parts(Connection from, std::span<const iovec> into) {
+  if (from.tls != nullptr) return from.tls->read(into);
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(into.data());  // recvmsg writes where it points, not it
+  message.msg_iovlen = into.size();
+  return outcome(recvmsg(from.fd, &message, 0));
+}
+
+IoResult write_some(Connection to, std::span<const iovec> parts, int flags) {
+  if (to.tls != nullptr) return to.tls->write(parts);
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(parts.data());  // sendmsg only reads it
   message.msg_iovlen = parts.size();
-  return outcome(sendmsg(fd, &message, MSG_NOSIGNAL | flags));
+  return outcome(sendmsg(to.fd, &message, MSG_NOSIGNAL | flags));
 }
+
+IoResult flush(Connection to) { return to.tls != nullptr && to.tls->unsent() ? to.tls->flush() : IoResult{Io::moved, 0, 0}; }
+
+bool holds_bytes(Connection from) { return from.tls != nullptr && from.tls->holds(); }
 
 std::string problem_text(int problem) { return problem == 0 ? "closed the connection" : std::strerror(problem); }
 

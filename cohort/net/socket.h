@@ -34,8 +34,20 @@ struct IoResult {
   std::size_t bytes = 0;
   int problem = 0;  // errno when closed by an error, 0 at a plain end of stream
 };
-IoResult read_some(int fd, Bytes into);
-IoResult write_some(int fd, std::span<const iovec> parts, int flags = 0);
+
+// A connection as its users borrow it: the descriptor to poll, and the TLS session its bytes go through where there is one. A plain
+// descriptor is one, too. These four are the only places where bytes of a peer are read and written.
+class Tls;
+struct Connection {
+  Connection(int descriptor, Tls* session = nullptr) : fd(descriptor), tls(session) {}  // NOLINT(google-explicit-constructor)
+  int fd;
+  Tls* tls;
+};
+IoResult read_some(Connection from, Bytes into);
+IoResult read_parts(Connection from, std::span<const iovec> into);  // one after the other, as far as they come
+IoResult write_some(Connection to, std::span<const iovec> parts, int flags = 0);
+IoResult flush(Connection to);          // what write_some has taken and TLS still keeps. moved: nothing is left (of a plain one: always)
+bool holds_bytes(Connection from);      // read_some finds some that poll(2) does not see
 std::string problem_text(int problem);  // "closed the connection", or the errno's words
 
 }  // namespace cohort::net

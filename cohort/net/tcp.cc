@@ -26,9 +26,9 @@ std::string set_congestion(int fd, const std::string& name) {
 
 std::unique_ptr<Mesh> tcp_mesh(TcpPlan plan) { return std::make_unique<TcpMesh>(std::move(plan)); }
 
-std::vector<std::unique_ptr<Mesh>> tcp_meshes(int ranks, Epoch epoch, const std::string& congestion, bool all_far) {
+std::vector<std::unique_ptr<Mesh>> tcp_meshes(int ranks, Epoch epoch, const std::string& congestion, bool all_far, bool tls) {
   const auto n = static_cast<std::size_t>(ranks);
-  const Secret secret = Secret::random();
+  const Secret secret = Secret::random().use_tls(tls);
   const Listener listener = listen_on({"127.0.0.1", 0}, secret);
   const Deadline deadline = Deadline::in(30s);
   std::vector<std::vector<std::optional<Wire>>> wires(n);

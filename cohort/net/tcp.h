@@ -24,7 +24,8 @@ struct TcpPlan {
 std::unique_ptr<Mesh> tcp_mesh(TcpPlan plan);
 
 // Ranks as threads of this process, over real sockets of 127.0.0.1.
-std::vector<std::unique_ptr<Mesh>> tcp_meshes(int ranks, Epoch epoch = {}, const std::string& congestion = "auto", bool all_far = false);
+std::vector<std::unique_ptr<Mesh>> tcp_meshes(int ranks, Epoch epoch = {}, const std::string& congestion = "auto", bool all_far = false,
+                                              bool tls = false);
 
 // The control algorithm the socket ended up with. Kind::usage when `name` is none the kernel offers.
 std::string set_congestion(int fd, const std::string& name);

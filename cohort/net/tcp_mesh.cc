@@ -89,7 +89,7 @@ bool TcpMesh::move(TcpPeer& p) {
   if (p.over.load()) return pushed.moved;
   const Haste urge = pushed.broken ? Haste::now : haste(p);  // why the peer left may still lie unread in the socket
   if (p.paused && urge == Haste::none && !p.thawed.exchange(false)) return pushed.moved;
-  Inflow::Pull pulled = p.in.pull(p.fd(), urge);
+  Inflow::Pull pulled = p.in.pull(p.wire.connection(), urge);
   p.paused = pulled.paused;
   if (p.paused) p.held_until = Deadline::in(kHold);
   if (pulled.owed) p.out.owe_got();
@@ -125,7 +125,7 @@ bool TcpMesh::step() {
   list_polls();
   poll(polls_.data(), polls_.size(), 0);
   for (std::size_t i = 0; i < polled_.size(); ++i)  // what a paused peer said last may lie in our own hands, where poll does not look
-    if (polls_[i + 1].revents != 0 || polled_[i]->paused) moved = move(*polled_[i]) || moved;
+    if (polls_[i + 1].revents != 0 || polled_[i]->paused || holds_bytes(polled_[i]->wire.connection())) moved = move(*polled_[i]) || moved;
   return moved;
 }
 

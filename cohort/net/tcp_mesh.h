@@ -34,7 +34,7 @@ class Doorbell {
 
 struct TcpPeer {
   TcpPeer(Wire w, Mailbox& mailbox, Rank r, bool local)
-      : wire(std::move(w)), rank(r), is_local(local), in(mailbox, r), out(wire.fd(), r, !local) {}
+      : wire(std::move(w)), rank(r), is_local(local), in(mailbox, r), out(wire.connection(), r, !local) {}
   int fd() const { return wire.fd(); }
   const Wire wire;
   const Rank rank;

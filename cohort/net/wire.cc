@@ -41,6 +41,7 @@ Wire::~Wire() = default;
 const Hello& Wire::peer() const { return impl_->peer; }
 const std::string& Wire::where() const { return impl_->where; }
 int Wire::fd() const { return impl_->socket.get(); }
+Connection Wire::connection() const { return impl_->connection(); }
 
 Wire Wire::connect(const Address& to, const Secret& secret, const Hello& mine, Deadline deadline, const Admit& admit) {
   Dial dial(to, secret, mine, admit, deadline);
@@ -68,8 +69,9 @@ void Wire::send(std::uint16_t type, ConstBytes body, Deadline deadline) {
   iovec store[] = {part_of(around.header), part_of(body), part_of(around.mac)};
   std::span<iovec> parts(store);
   bool begun = false;
-  while (!parts.empty()) {
-    const IoResult r = write_some(fd(), parts);
+  while (true) {
+    const IoResult r = parts.empty() ? flush(connection()) : write_some(connection(), parts);
+    if (parts.empty() && r.state == Io::moved) break;
     if (r.state == Io::closed)
       break_with(impl_->send_broken, {Kind::peer_lost, fmt::format("{}: {}", impl_->name(), problem_text(r.problem)), peer().rank});
     parts = drop(parts, r.bytes);
@@ -87,7 +89,7 @@ void Wire::send(std::uint16_t type, ConstBytes body, Deadline deadline) {
 Frame Wire::recv(Deadline deadline) {
   if (impl_->recv_broken) throw Failure{*impl_->recv_broken};
   while (true) {
-    const IoResult r = read_some(fd(), impl_->reader.space());
+    const IoResult r = read_some(connection(), impl_->reader.space());
     if (r.state == Io::closed)
       break_with(impl_->recv_broken, {Kind::peer_lost, fmt::format("{}: {}", impl_->name(), problem_text(r.problem)), peer().rank});
     if (r.state == Io::moved) {
@@ -104,6 +106,7 @@ Frame Wire::recv(Deadline deadline) {
 }
 
 bool Wire::readable() const {
+  if (holds_bytes(connection())) return true;
   pollfd p{fd(), POLLIN, 0};
   return poll(&p, 1, 0) > 0;
 }

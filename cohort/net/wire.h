@@ -15,6 +15,7 @@
 #include "cohort/net/frame.h"
 #include "cohort/net/handshake.h"
 #include "cohort/net/secret.h"
+#include "cohort/net/socket.h"
 
 namespace cohort::net {
 
@@ -32,6 +33,7 @@ class Wire {
 
   const Hello& peer() const;
   const std::string& where() const;  // the peer's address, for messages
+  Connection connection() const;     // borrowed, as long as this Wire lives
   int fd() const;                    // no byte of the stream is ever read ahead, so the socket can be handed on between two frames
   // MAC'd, numbered; type 1 to 0x7fff, body at most 1 MiB. A send that met its deadline half-way breaks the wire.
   void send(std::uint16_t type, ConstBytes body, Deadline deadline);

@@ -1,21 +1,26 @@
 // What stands behind a Wire. For wire.cc and greeting.cc only.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/base/fd.h"
+#include "cohort/net/tls.h"
 #include "cohort/net/wire.h"
 
 namespace cohort::net {
 
 struct Wire::Impl {
-  Impl(Fd fd, std::string place, Hello who, const Key& out, const Key& in)
-      : socket(std::move(fd)), where(std::move(place)), peer(std::move(who)), outgoing(out), reader(in) {}
+  Impl(Fd fd, std::unique_ptr<Tls> session, std::string place, Hello who, const Key& out, const Key& in)
+      : socket(std::move(fd)), tls(std::move(session)), where(std::move(place)), peer(std::move(who)), outgoing(out), reader(in) {}
   std::string name() const { return peer.rank ? "rank " + std::to_string(peer.rank.value) + " at " + where : where; }
 
+  Connection connection() const { return {socket.get(), tls.get()}; }
+
   const Fd socket;
+  const std::unique_ptr<Tls> tls;  // null: plain
   const std::string where;
   const Hello peer;
   // of the sender

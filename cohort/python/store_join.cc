@@ -79,7 +79,7 @@ net::Address meeting_address(const StoreJoin& how) {
 }
 
 group::Joined open_meeting(const StoreJoin& how) {
-  const auto secret = net::Secret::random();
+  const auto secret = net::Secret::random().use_tls(how.options.tls);
   auto listener = net::listen_on(meeting_address(how), secret);
   const net::Address address = listener.address;
   group::CoordinatorOptions options{.job = job_of(how), .size = how.size, .secret = secret, .start_timeout = how.options.start_timeout};
@@ -92,16 +92,18 @@ group::Joined open_meeting(const StoreJoin& how) {
   const std::string text = address.text();
   value.insert(value.end(), text.begin(), text.end());
   how.store->set(kMeetingKey, value);
-  return group::join_at(place_of(how), job_of(how), address, secret, {.start_timeout = how.options.start_timeout, .say = {}});
+  return group::join_at(place_of(how), job_of(how), address, secret,
+                        {.start_timeout = how.options.start_timeout, .say = {}, .tls = how.options.tls});
 }
 
 group::Joined come_to_meeting(const StoreJoin& how) {
   const auto value = value_of(how, kMeetingKey);
   if (value.size() <= net::Secret::kBytes)
     throw_failure(Kind::corrupt, "process group '{}': the store's entry for the meeting has {} bytes", how.name, value.size());
-  const auto secret = net::Secret::from_bytes(std::as_bytes(std::span(value)).first(net::Secret::kBytes));
+  const auto secret = net::Secret::from_bytes(std::as_bytes(std::span(value)).first(net::Secret::kBytes)).use_tls(how.options.tls);
   const auto address = net::Address::parse(std::string(value.begin() + net::Secret::kBytes, value.end()));
-  return group::join_at(place_of(how), job_of(how), address, secret, {.start_timeout = how.options.start_timeout, .say = {}});
+  return group::join_at(place_of(how), job_of(how), address, secret,
+                        {.start_timeout = how.options.start_timeout, .say = {}, .tls = how.options.tls});
 }
 
 std::shared_ptr<net::Mesh> mesh_of(const StoreJoin& how) {
@@ -115,7 +117,8 @@ std::shared_ptr<net::Mesh> mesh_of(const StoreJoin& how) {
                      .secret = joined.secret,
                      .addresses = {},
                      .transport = how.options.transport,
-                     .congestion = how.options.congestion};
+                     .congestion = how.options.congestion,
+                     .all_far = how.options.checksums == "always"};
   for (const auto& member : joined.roster.members) plan.addresses.push_back(net::Address::parse(member.address));
   return net::connect_mesh(std::move(plan), std::move(joined.listener), Deadline::in(how.options.start_timeout));
 }

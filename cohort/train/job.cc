@@ -48,7 +48,7 @@ Connected connect(const group::Place& place, const JobOptions& options) {
     group::Roster alone{place.job, Epoch{}, {{Rank{0}, "", getpid(), "localhost"}}};
     return {alone, std::move(net::loopback_meshes(1).front())};
   }
-  group::Joined joined = group::join(place, {.start_timeout = options.start_timeout, .say = {}});
+  group::Joined joined = group::join(place, {.start_timeout = options.start_timeout, .say = {}, .tls = options.tls});
   net::MeshPlan plan{.job = joined.roster.job,
                      .epoch = joined.roster.epoch,
                      .me = place.rank,
@@ -56,6 +56,7 @@ Connected connect(const group::Place& place, const JobOptions& options) {
                      .addresses = {},
                      .transport = options.transport,
                      .congestion = options.congestion,
+                     .all_far = options.checksums == "always",
                      .hosts = {}};
   for (const auto& member : joined.roster.members) {
     plan.addresses.push_back(net::Address::parse(member.address));
@@ -70,6 +71,9 @@ void fields(JobOptions& o, FieldList& f) {
   f("transport", o.transport, Words{"auto", "shm", "tcp"},
     "how ranks reach each other; auto: shared memory where it can be mapped, else tcp");
   f("congestion", o.congestion, "congestion control of tcp links; auto: cubic where the kernel has it");
+  f("tls", o.tls, "encrypt what leaves a process, by TLS 1.3 with a key from the job's secret; every process of the job must say the same");
+  f("checksums", o.checksums, Words{"auto", "always"},
+    "of data over tcp; auto: between hosts; always: within a host, too; under tls none are needed");
   f("timeout", o.timeout, Range{0.001, 1e9}, "longest wait of an operation before it fails and names the missing ranks");
   f("start_timeout", o.start_timeout, Range{0.001, 1e9}, "longest wait for the other ranks to join");
   f("warn_after", o.warn_after, Range{0, 1e9}, "a wait longer than this names whom it waits for in the log");

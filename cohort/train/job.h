@@ -23,6 +23,8 @@ namespace cohort {
 struct JobOptions {
   std::string transport = "auto";
   std::string congestion = "auto";
+  bool tls = false;
+  std::string checksums = "auto";
   Seconds timeout{300};
   Seconds start_timeout{30};
   Seconds warn_after{5};

@@ -39,6 +39,13 @@ TEST(HostsProcess, OnePerHostUsesTheNetwork) {
   EXPECT_EQ(lines_of(r.out).size(), 4u);
 }
 
+TEST(HostsProcess, UnderTlsAgentsAndRanksOfTwoHostsMeet) {
+  const Cluster cluster(2);
+  const auto r = cluster.run({"-H", "h1:2,h2", "--tls", LAUNCH_RANK, "hello"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("sum 6"));
+}
+
 TEST(HostsProcess, SharedMemoryBetweenHostsIsRefusedByName) {
   const Cluster cluster(2);
   const auto r = cluster.run({"-H", "h1,h2", LAUNCH_RANK}, {{"COHORT_TRANSPORT", "shm"}});

@@ -40,6 +40,26 @@ TEST(MeetingProcess, TheTransportCanBeChosenAndAWrongWordIsRefused) {
   EXPECT_THAT(wrong.err, HasSubstr("COHORT_TRANSPORT"));
 }
 
+TEST(MeetingProcess, UnderTlsRanksSumTogetherByFlagAndByVariable) {
+  const auto flag = cohort_run({"-n", "3", "--tls", kRank, "hello"}, {{"COHORT_TRANSPORT", "tcp"}});
+  EXPECT_EQ(flag.code, 0) << flag.err;
+  EXPECT_THAT(flag.out, HasSubstr("sum 6, place cohort, transport tcp"));
+  const auto variable = cohort_run({"-n", "2", kRank, "hello"}, {{"COHORT_TLS", "true"}});
+  EXPECT_EQ(variable.code, 0) << variable.err;
+  EXPECT_THAT(variable.out, HasSubstr("transport shm")) << "what stays in memory needs no encryption";
+}
+
+TEST(MeetingProcess, ARankWithoutTlsIsToldSoByALauncherThatDemandsIt) {
+  const auto begin = Clock::now();
+  const auto r = cohort_run({"-n", "2", "--tls", "env", "COHORT_TLS=false", kRank, "hello"});
+  EXPECT_NE(r.code, 0);
+  EXPECT_THAT(r.err, HasSubstr("speaks TLS and this process does not: give --tls"));
+  const auto other = cohort_run({"-n", "2", "env", "COHORT_TLS=true", kRank, "hello"});
+  EXPECT_NE(other.code, 0);
+  EXPECT_THAT(other.err, HasSubstr("speaks without TLS and this process demands it: give --tls"));
+  EXPECT_LT(Clock::now() - begin, stretched(5s));  // two jobs, started and ended
+}
+
 TEST(MeetingProcess, NothingSetIsAWorldOfOne) {
   const auto r = run({kRank, "hello"}, {{"COHORT_LOG", "info"}});
   EXPECT_EQ(r.code, 0) << r.err;

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Claims about a job whose ports strangers can reach: check.py <folder of programs> <claim>. Exit status 0 when the claim holds.
+
+    strangers   a few thousand hostile connections to every port of a running job: none gets in, memory and result stay as they were
+    start       the same while the ranks meet
+    intruders   who holds the secret but belongs to another job or epoch, or claims a rank twice, is told so; the job does not notice
+    limits      too few descriptors or processes are told at the start, in one line that names the limit; a full /dev/shm harms nobody
+    storm       the same at length, with step times: HOSTILE_CONNECTIONS at HOSTILE_RATE a second, a line for each period into a file
+"""
+import os
+import random
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import attack
+import handshake
+from job import Job
+
+GROWTH_KIB = 8 << 10     # of any process of the job
+PATIENCE = 5 + 1         # seconds after which a door has closed on who said nothing
+SEED = int(os.environ.get("HOSTILE_SEED", "1"))
+
+
+def settle(job):
+    """Memory before the storm: after some steps, and with the first handshakes done."""
+    job.wait_until("some steps", lambda: len(job.losses()) >= 20)
+
+
+def held_up(job, before):
+    """Processes that have grown too much, in words."""
+    after = job.memory()
+    return {pid: (before[pid], now) for pid, now in after.items() if pid in before and now - before[pid] > GROWTH_KIB}
+
+
+def no_stranger_came_in(storm):
+    assert not storm.accepted, f"seed {SEED}: accepted {len(storm.accepted)}: {storm.accepted[:5]}"
+    late = [l for l in storm.late if l[1] > PATIENCE]
+    assert not late, f"seed {SEED}: kept longer than {PATIENCE} s: {late[:5]}"
+
+
+def same_result(calm, attacked):
+    assert attacked.losses() == calm.losses(), "other losses than the run that nobody attacked"
+    assert attacked.tensors() == calm.tensors(), "other parameters than the run that nobody attacked"
+
+
+def strangers(programs, folder):
+    connections, steps = 3000, 1000
+    calm = Job(programs, folder + "/calm", steps)
+    calm.finish()
+    job = Job(programs, folder + "/attacked", steps)
+    try:
+        settle(job)
+        before = job.memory()
+        storm = attack.Storm(job.targets(), rate=5000, seed=SEED)
+        assert {t.speaks for t in storm.targets} == {"door", "http"}, storm.targets
+        while storm.poll(connections) and storm.begun < connections:
+            assert job.running(), job.text()
+            time.sleep(0.001)
+        assert job.insiders() == 4
+        grown = held_up(job, before)
+        job.finish()
+        while storm.poll(connections):
+            time.sleep(0.001)
+    finally:
+        job.stop()
+    no_stranger_came_in(storm)
+    assert not grown, f"grew by more than {GROWTH_KIB} KiB: {grown}"
+    same_result(calm, job)
+    print(f"{storm.begun} connections, seed {SEED}: none accepted, the result is that of a calm run")
+
+
+def start(programs, folder):
+    """Every port that opens while the ranks meet is attacked, that of a rank which waits for another included; the job comes to what it should."""
+    calm = Job(programs, folder + "/calm", 50)
+    calm.finish()
+    job = Job(programs, folder + "/attacked", 50)
+    storms, rng, late = {}, random.Random(SEED), None
+
+    def attack_all(most):
+        for port in job.ports():
+            if port not in storms:
+                target = attack.Target(port, "door", "guess", rng.randbytes(848))
+                storms[port] = attack.Storm([target], rate=1500, seed=rng.random())
+        for storm in storms.values():
+            storm.poll(most)
+        return len([s for s in storms.values() if s.begun >= most])
+
+    try:
+        job.wait_until("rank 1", lambda: 1 in job.ranks())
+        late = job.ranks()[1]
+        os.kill(late, signal.SIGSTOP)  # while it still loads its libraries, so that rank 0 has to wait for it with an open port
+        job.wait_until("the launcher's and rank 0's port attacked", lambda: attack_all(400) >= 2)
+        os.kill(late, signal.SIGCONT)
+        while job.running():
+            attack_all(800)
+            time.sleep(0.001)
+        job.finish()
+    finally:
+        job.stop()
+    doors = [s for s in storms.values() if not any(heard.startswith(b"HTTP") for _, _, heard in s.accepted)]
+    assert len(doors) >= 2, f"only {len(doors)} ports were seen while the ranks met"
+    for storm in doors:
+        no_stranger_came_in(storm)
+    same_result(calm, job)
+    print(f"{sum(s.begun for s in storms.values())} connections to {len(storms)} ports, seed {SEED}: none accepted")
+
+
+def refusal(port, secret, name, **who):
+    """What a process that holds this secret is told; empty when it is let in."""
+    with socket.create_connection(("127.0.0.1", port), 5) as sock:
+        try:
+            handshake.shake(sock, secret, name, **who)
+            return ""
+        except ConnectionError as problem:
+            return str(problem)
+
+
+def join_frame(secret, talk, rank, size):
+    """A worker's wish to join: docs/launching.md, "The frames of the rendezvous"."""
+    text = lambda words: struct.pack("<Q", len(words)) + words
+    body = struct.pack("<QQ", rank, os.getpid()) + text(b"127.0.0.1:1") + text(b"elsewhere") + struct.pack("<Q", size)
+    return handshake.frame(secret, talk, 0x0101, len(body), body)
+
+
+def intruders(programs, folder):
+    steps = 600
+    calm = Job(programs, folder + "/calm", steps)
+    calm.finish()
+    job, other = Job(programs, folder + "/attacked", steps), Job(programs, folder + "/other", steps)
+    try:
+        settle(job)
+        settle(other)
+        secret, name, door = job.key()
+        theirs, their_name, their_door = other.key()
+        assert refusal(door, secret, name, rank=0) == "", "the honest handshake of this test is wrong"
+        for port, key in ((door, theirs), (their_door, secret)):
+            assert "closed after" in refusal(port, key, name, rank=0), "one job's key opened the other's door"
+        begin = time.monotonic()
+        told = refusal(door, secret, their_name, rank=0)
+        assert "two jobs" in told and name in told and their_name in told, told
+        told = refusal(door, secret, name, rank=0, epoch=7)
+        assert "a stale epoch" in told and "epoch 0" in told and "epoch 7" in told, told
+        assert time.monotonic() - begin < 2
+        again = []
+        for rank, size, word in ((0, 3, b"believes in 3 ranks"), (5, 2, b"does not exist"), (1, 2, None), (1, 2, b"is taken by process")):
+            sock = socket.create_connection(("127.0.0.1", door), 5)
+            talk = handshake.shake(sock, secret, name, rank=rank)
+            sock.sendall(join_frame(secret, talk, rank, size))
+            again.append(sock)  # the second claim to a rank meets the first only while that one waits
+            if word:
+                said = handshake.read_exactly(sock, 40)
+                said += handshake.read_exactly(sock, struct.unpack("<Q", said[8:16])[0])
+                assert word in said, said
+        job.finish()
+        other.finish()
+        for sock in again:
+            sock.close()
+    finally:
+        job.stop()
+        other.stop()
+    same_result(calm, job)
+    same_result(calm, other)
+
+
+def told_by(words, before="true", seconds=30):
+    """Exit status and lines of a command under a shell's limits."""
+    done = subprocess.run(["sh", "-c", before + '; exec "$@"', "sh"] + words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=seconds, env={k: v for k, v in os.environ.items() if not k.startswith("COHORT_")})
+    return done.returncode, done.stdout.splitlines()
+
+
+def limits(programs, folder):
+    cohort = os.path.join(os.path.abspath(programs), "cohort")
+    ranks = [cohort, "run", "-n", "4", "--start-timeout", "5s", os.path.join(os.path.abspath(programs), "launch_rank"), "hello"]
+    assert told_by(ranks)[0] == 0
+    enough = None
+    for files in range(8, 64, 2):
+        status, lines = told_by(ranks, f"ulimit -n {files}")
+        if status == 0:
+            enough = files
+            break
+        named = [line for line in lines if re.search(rf"Too many open files.*{files}.*ulimit -n", line)]
+        assert named, f"with {files} descriptors: {lines}"
+    assert enough and enough > 12, f"enough: {enough}"
+    # Memory of ranks has no names: nothing of it is in /dev/shm.
+    status, lines = told_by(["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero > /dev/shm/full && '
+                             'exec "$@"', "sh"] + ranks)
+    assert status == 0 and len([line for line in lines if "transport shm" in line]) == 4, lines
+    # Root is bound by no number of processes: be somebody else.
+    somebody = ["setpriv", "--reuid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
+    status, lines = told_by(somebody + ["prlimit", "--nproc=1"] + ranks)
+    assert status != 0 and len(lines) == 1 and "ulimit -u" in lines[0], lines
+
+
+CLAIMS = {"strangers": strangers, "start": start, "intruders": intruders, "limits": limits}
+
+
+def main():
+    programs, claim = sys.argv[1], sys.argv[2]
+    with tempfile.TemporaryDirectory(prefix="cohort-hostile-") as folder:
+        if claim == "storm":
+            from storm import storm
+            return storm(programs, folder)
+        CLAIMS[claim](programs, folder)
+
+
+if __name__ == "__main__":
+    main()

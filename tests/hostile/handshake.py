@@ -1,0 +1,81 @@
+"""The dialer's side of docs/wire.md, written from that page alone: what an attacker knows. With the secret it gets in, without it does not."""
+import hashlib
+import hmac
+import os
+import struct
+
+VERSION = 1
+OPENING, CLAIM, REPLY, VERDICT = 40, 112, 368, 288
+WORKER = 1
+
+
+def hkdf(salt, secret, info):
+    key = hmac.new(salt, secret, hashlib.sha256).digest()
+    return hmac.new(key, info + b"\x01", hashlib.sha256).digest()
+
+
+def key(secret, label, transcript):
+    return hkdf(transcript, secret, b"cohort 1 " + label)
+
+
+def opening(version=VERSION):
+    return b"COHO" + struct.pack("<HH", version, 0) + os.urandom(32)
+
+
+def hello(job, rank=0, epoch=0, role=WORKER, name_bytes=None):
+    job = job.encode()
+    return struct.pack("<BBHiIi", role, len(job) if name_bytes is None else name_bytes, 0, rank, epoch, 0) + job.ljust(64, b"\0")
+
+
+def claim(secret, ours, theirs, said):
+    """hello and proof, after both openings."""
+    talk = ours + theirs
+    return said + hmac.new(key(secret, b"dialer proof", talk), talk + said, hashlib.sha256).digest()
+
+
+def verdict(secret, talk):
+    """The last message of a dialer that is content; talk: all bytes before it."""
+    said = bytes(256)
+    proof = hmac.new(key(secret, b"dialer proof", talk[:80]), talk + said, hashlib.sha256).digest()
+    return said + proof
+
+
+def frame(secret, talk, kind, length, body=b"", number=0):
+    """A control frame as the dialer may send it after the handshake; length: what its header claims."""
+    head = b"CHRT" + struct.pack("<BBHQIIQI", 1, 1, kind, length & (2**64 - 1), 0, 0, number, 0)
+    head += struct.pack("<I", crc32c(head))
+    return head + body + hmac.new(key(secret, b"dialer frames", talk), head + body, hashlib.sha256).digest()
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def read_exactly(sock, count):
+    data = b""
+    while len(data) < count:
+        part = sock.recv(count - len(data))
+        if not part:
+            raise ConnectionError(f"closed after {len(data)} of {count} bytes")
+        data += part
+    return data
+
+
+def shake(sock, secret, job, **who):
+    """A whole honest handshake; every byte of it, in order. ConnectionError: the door stayed shut."""
+    ours = opening()
+    sock.sendall(ours)
+    theirs = read_exactly(sock, OPENING)
+    mine = claim(secret, ours, theirs, hello(job, **who))
+    sock.sendall(mine)
+    talk = ours + theirs + mine + read_exactly(sock, REPLY)
+    if talk[-REPLY + 80:-REPLY + 82] != b"\0\0":
+        raise ConnectionError("refused: " + talk[-REPLY + 84:-32].rstrip(b"\0").decode())
+    last = verdict(secret, talk)
+    sock.sendall(last)
+    return talk + last
