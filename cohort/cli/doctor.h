@@ -61,6 +61,7 @@ void look_at_network(Findings& findings);  // doctor_network.cc
 void look_at_congestion(Findings& findings);
 void look_at_torch(Findings& findings);  // doctor_software.cc
 void look_at_mpi(Findings& findings);
+void look_at_engines(Findings& findings);
 void look_at_gpu(Findings& findings);
 void look_at_calibration(Findings& findings);
 

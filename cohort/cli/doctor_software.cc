@@ -10,6 +10,7 @@
 #include "cohort/cli/doctor.h"
 #include "cohort/collective/calibrated.h"
 #include "cohort/collective/cost.h"
+#include "cohort/collective/engine.h"
 
 namespace cohort::cli::doctor {
 namespace {
@@ -62,11 +63,24 @@ void look_at_torch(Findings& findings) {
 void look_at_mpi(Findings& findings) {
   const auto version = first_line(ask({"mpirun", "--version"}));
   if (version.empty())
-    return findings.push_back(
-        {Level::note, "mpi", "no mpirun", "only needed for `cohort bench --against openmpi` (Debian: openmpi-bin libopenmpi-dev)"});
+    return findings.push_back({Level::note, "mpi", "no mpirun",
+                               "only needed for `comm: mpi` and `cohort bench --against openmpi` (Debian: openmpi-bin libopenmpi-dev)"});
   const bool built = !bench::companion("openmpi_bench").empty();
   findings.push_back({built ? Level::ok : Level::note, "mpi", version,
                       built ? "" : "openmpi_bench is not built: install libopenmpi-dev and build again to compare with it"});
+}
+
+void look_at_engines(Findings& findings) {
+  const char* const folder = std::getenv("COHORT_ENGINES");
+  for (const auto& row : collective::engine_rows()) {
+    const auto path = collective::find_engine(row.name, folder == nullptr ? "" : folder);
+    const auto word = fmt::format("comm: {}", row.name);
+    if (!path.empty())
+      findings.push_back({Level::ok, "engines", fmt::format("{} is there: {}", word, path), ""});
+    else
+      findings.push_back({Level::note, "engines", fmt::format("{} is not there", word),
+                          fmt::format("it needs {}; everything works without it", row.needs)});
+  }
 }
 
 void look_at_gpu(Findings& findings) {

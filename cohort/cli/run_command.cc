@@ -27,6 +27,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int run_planned(LaunchPlan plan) {
+  for (const auto& [name, value] : plan.options.variables) plan.environment[name] = value;
   try {
     plan.program = find_program(plan.options, plan.environment);
   } catch (const NoProgram& e) {

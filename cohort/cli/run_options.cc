@@ -10,6 +10,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/collective/engine.h"
 
 namespace cohort::cli {
 namespace {
@@ -112,6 +113,18 @@ constexpr Option kOptions[] = {
     {"-q --quiet", "", "nothing of our own but errors", [](RunOptions& o, Text) { o.quiet = true; }},
     {"-v --verbose", "", "say what is started, where, and how it ended", [](RunOptions& o, Text) { o.verbose = true; }},
     {"--log-level", "LEVEL", "COHORT_LOG of the ranks: debug, info, warning, error", set_log},
+
+    {"--comm", "WHO", "who moves bulk data: own, mpi, gloo, nccl, or auto: the fastest here (COHORT_COMM of the ranks; docs/engines.md)",
+     [](RunOptions& o, Text v) {
+       const auto words = collective::comm_words();
+       const std::vector<std::string_view> known(words.begin(), words.end());
+       if (std::find(known.begin(), known.end(), v) == known.end()) throw_unknown("word", v, known);
+       o.variables["COHORT_COMM"] = v;
+     }},
+    {"--bits", "same|free", "free: results may depend on who adds in which order, as every --comm but own needs (COHORT_BITS)",
+     [](RunOptions& o, Text v) {
+       one_of(v, {"same", "free"}), o.variables["COHORT_BITS"] = v;
+     }},
 
     {"--start-timeout", "TIME", "how long ranks may take to meet (30s)", [](RunOptions& o, Text v) { o.start_timeout = parse_seconds(v); }},
     {"--timeout", "TIME", "end the whole job after this, with exit status 124",

@@ -32,7 +32,8 @@ struct RunOptions {
   std::string color = "auto";  // auto, always, never
   bool quiet = false;
   bool verbose = false;
-  std::string log_level;  // COHORT_LOG of the ranks
+  std::string log_level;                         // COHORT_LOG of the ranks
+  std::map<std::string, std::string> variables;  // further ones of the ranks: COHORT_COMM, COHORT_BITS
 
   Seconds start_timeout{30};
   Seconds grace{1};        // between SIGTERM and SIGKILL when a rank has failed

@@ -80,6 +80,13 @@ TEST(RunOptions, HorovodrunAndTorchrunLinesForSeveralHostsAreUnderstood) {
   EXPECT_EQ(t.master_port, 4000);
 }
 
+TEST(RunOptions, EnginesAreVariablesOfTheRanks) {
+  const auto o = parse_run({"--comm", "gloo", "--bits=free", "p"}, {});
+  EXPECT_EQ(o.variables.at("COHORT_COMM"), "gloo");
+  EXPECT_EQ(o.variables.at("COHORT_BITS"), "free");
+  EXPECT_THAT(refusal({"--comm", "glo", "p"}), HasSubstr("did you mean 'gloo'"));
+}
+
 TEST(RunOptions, WhatNeedsElasticityIsRefusedWithASentence) {
   EXPECT_THAT(refusal({"--nnodes", "1:4", "p"}), HasSubstr("--nnodes: '1:4' is refused: elastic"));
   EXPECT_THAT(refusal({"-H", "a", "--hostfile", "f", "p"}), HasSubstr("hosts are named once"));

@@ -36,7 +36,7 @@ bool keeps_buddies(const TrainConfig& config) {
 
 int run(int argc, char** argv) {
   SettingsSource source;
-  std::string ranks = "1", out, hosts, host_file;
+  std::string ranks = "1", out, hosts, host_file, comm, bits;
   bool tls = false, help_config = false, markdown = false, show = false, plan = false;
   CLI::App app{"train a model on several ranks, of this host or of several", "cohort train"};
   app.footer(kExamples);
@@ -46,6 +46,8 @@ int run(int argc, char** argv) {
   app.add_option("--hostfile", host_file, "the same from a file, `h1 slots=2` a line; `cohort run --help` tells more");
   app.add_flag("--tls", tls, "encrypt what launcher and ranks say, by TLS 1.3 with a key from the job's secret (COHORT_TLS)");
   app.add_option("--set", source.sets, "key=value, as often as needed: wins over the file")->expected(1)->take_all();
+  app.add_option("--comm", comm, "who moves gradients: own, mpi, gloo, nccl, auto (the setting `comm`, docs/engines.md)");
+  app.add_option("--bits", bits, "same or free (the setting `bits`); every --comm but own needs free");
   app.add_option("-o,--out", out, "folder of the run (the setting `out`)");
   app.add_flag("--plan", plan, "predict memory and step time first, and hold them against what is measured (the setting observe.plan)");
   app.add_flag("--help-config", help_config, "every setting with its type, range, default and meaning");
@@ -63,6 +65,8 @@ int run(int argc, char** argv) {
     return fmt::print("# Settings of `cohort train`\n\nWritten by `cohort train --markdown`.\n\n{}", Config(preset).markdown()), 0;
   if (help_config) return fmt::print("{}", Config(preset).help()), 0;
   if (!out.empty()) source.sets.push_back("out=" + out);
+  if (!comm.empty()) source.sets.push_back("comm=" + comm);
+  if (!bits.empty()) source.sets.push_back("bits=" + bits);
   if (plan) source.sets.emplace_back("observe.plan=true");
   const TrainConfig config = read_settings(source);  // what is wrong with them is said before anything starts
   if (show) return fmt::print("{}", show_settings(source)), 0;

@@ -15,8 +15,6 @@
 namespace cohort::collective {
 namespace {
 
-constexpr std::uint32_t kWorldChannel = 1;
-
 int cores_here() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -31,6 +29,7 @@ struct Terms {
   std::int64_t cores = 1;
   std::int64_t canonical_only = 1;
   std::int64_t measured = 0;  // the constants come from a file of rank 0
+  std::array<char, 16> comm{};
 };
 
 bool shares_with_anybody(const net::Mesh& mesh) {
@@ -40,15 +39,27 @@ bool shares_with_anybody(const net::Mesh& mesh) {
   return false;
 }
 
+std::array<char, 16> short_text(std::string_view text) {
+  std::array<char, 16> out{};
+  std::copy_n(text.begin(), std::min(text.size(), out.size() - 1), out.begin());
+  return out;
+}
+
+// What to begin with: auto measures over the own engine, and then takes the fastest.
+Underneath settled(Underneath under, bool canonical_only) {
+  if (under.comm == "auto") under.comm = "own";
+  if (under.comm != "own" && canonical_only)
+    throw_failure(Kind::usage,
+                  "comm: {} adds in an order of its own, so runs would not repeat bit for bit as bits: same promises; say bits: free "
+                  "(--bits free, COHORT_BITS=free) or comm: own",
+                  under.comm);
+  return under;
+}
+
 bool lasting(Kind kind) { return kind != Kind::usage; }
 
 void need(bool ok, Verb verb, std::string_view why) {
   if (!ok) throw_failure(Kind::usage, "{}: {}", name_of(verb), why);
-}
-
-void check_piece(Piece piece, Verb verb) {
-  need(piece.device == Device::cpu, verb, "the own engine works on CPU memory; copy the data to the host or use comm: nccl");
-  need(piece.data != nullptr || piece.count == 0, verb, "null pointer with a count above zero");
 }
 
 }  // namespace
@@ -63,21 +74,26 @@ struct Own::Busy {
 };
 
 Own::Own(std::shared_ptr<net::Mesh> mesh, std::shared_ptr<Arena> arena, std::shared_ptr<Tally> tally, std::vector<Rank> members, int me,
-         std::uint32_t channel, Options options, const Calibration& calibration, int cores)
+         std::uint32_t channel, Options options, const Calibration& calibration, int cores, Underneath under)
     : peers_(std::move(mesh), std::move(arena), std::move(members), me, channel),
       tally_(std::move(tally)),
       options_(std::move(options)),
       calibration_(calibration),
-      cores_(cores) {
+      cores_(cores),
+      under_(std::move(under)) {
   if (!options_.algorithm.empty()) all_reduce_named(options_.algorithm);
 }
 
 std::unique_ptr<Communicator> open(std::shared_ptr<net::Mesh> mesh, Options options) {
+  return open(std::move(mesh), std::move(options), Underneath{});
+}
+
+std::unique_ptr<Communicator> open(std::shared_ptr<net::Mesh> mesh, Options options, const Underneath& asked) {
   const int n = mesh->size();
   const int me = mesh->rank().value;
   std::vector<Rank> members;
   for (int r = 0; r < n; ++r) members.push_back(Rank{r});
-  Terms terms{mesh->transport() == "tcp" ? tcp_defaults() : Calibration{}, cores_here(), options.canonical_only};
+  Terms terms{mesh->transport() == "tcp" ? tcp_defaults() : Calibration{}, cores_here(), options.canonical_only, 0, short_text(asked.comm)};
   if (me == 0 && !options.calibration.empty()) {
     terms.calibration = Calibration::load(options.calibration);
     terms.measured = 1;
@@ -89,20 +105,29 @@ std::unique_ptr<Communicator> open(std::shared_ptr<net::Mesh> mesh, Options opti
   else
     mesh->link(Rank{0}).recv(writable_bytes_of(terms), tag).wait(deadline);
   options.canonical_only = terms.canonical_only != 0;
+  if (terms.comm != short_text(asked.comm))
+    throw_failure(Kind::usage, "rank {} was told comm: {}, rank 0 comm: {}; every rank must be told the same", me, asked.comm,
+                  terms.comm.data());
+  const Underneath under = settled(asked, options.canonical_only);
   if (me != 0) options.calibration = terms.measured != 0 ? "a file of rank 0" : "";
   auto arena = options.arena ? std::exchange(options.arena, nullptr) : std::make_shared<Arena>(mesh->rank());
   auto own = std::make_unique<Own>(std::move(mesh), arena, std::make_shared<Tally>(), members, me, kWorldChannel, options,
-                                   terms.calibration, static_cast<int>(terms.cores));
+                                   terms.calibration, static_cast<int>(terms.cores), under);
   own->connect(deadline);
+  if (asked.comm == "auto") return fastest(std::move(own), under, options.canonical_only);
   return own;
 }
 
-void Own::connect(Deadline deadline) { peers_.share_board(Patience::for_ranks(peers_.size()), options_.warn_after, deadline); }
+void Own::connect(Deadline deadline) {
+  peers_.share_board(Patience::for_ranks(peers_.size()), options_.warn_after, deadline);
+  if (under_.comm != "own") open_underneath(deadline);
+}
 
 template <class Body>
 void Own::verb(Fingerprint print, const Call& call, Body body) {
   const Busy busy(busy_, print.verb);
   print.number = ++number_;
+  stream_ = call.stream;
   seal(print, call.name, call.algorithm);
   try {
     peers_.begin(print, call.deadline, options_.timeout);
@@ -119,7 +144,7 @@ void Own::verb(Fingerprint print, const Call& call, Body body) {
 }
 
 Region Own::allocate(std::size_t bytes, Device device) {
-  if (device != Device::cpu) throw_failure(Kind::usage, "allocate: the own engine has CPU memory only");
+  if (device != Device::cpu) throw_failure(Kind::usage, "allocate: memory of a communicator is CPU memory; allocate GPU memory with torch");
   if (shares_with_anybody(peers_.mesh())) return peers_.arena()->allocate(bytes);
   auto pages = huge_pages(bytes);  // no peer can read it in place, but the kernel will
   void* const data = pages.get();
@@ -152,7 +177,7 @@ void Own::all_reduce(std::span<const Piece> pieces, Op op, const Call& call) {
   print.pieces = static_cast<std::uint8_t>(std::min<std::size_t>(255, pieces.size()));
   print.layout = mix(std::bit_cast<std::uint64_t>(call.prescale), std::bit_cast<std::uint64_t>(call.postscale));
   for (const Piece& piece : pieces) {
-    check_piece(piece, print.verb);
+    check_piece(piece, print.verb, op);
     need(reducible(piece.dtype, op), print.verb, fmt::format("{} has no {}", name_of(piece.dtype), name_of(op)));
     print.count += piece.count;
     if (pieces.size() > 1) print.layout = mix(print.layout, piece.count << 8 | static_cast<std::uint64_t>(piece.dtype));
@@ -161,8 +186,12 @@ void Own::all_reduce(std::span<const Piece> pieces, Op op, const Call& call) {
   if (asked.algorithm.empty()) asked.algorithm = options_.algorithm;
   if (!asked.algorithm.empty()) all_reduce_named(asked.algorithm);
   verb(print, asked, [&] {
-    if (size() > 1 && (peers_.board() == nullptr || pieces.size() != 1)) agree();
-    for (const Piece& piece : pieces) all_reduce_one(piece, reduction(piece.dtype, op, call), asked.algorithm);
+    if (size() > 1 && (peers_.board() == nullptr || pieces.size() != 1 || engine_ != nullptr)) agree();
+    for (const Piece& piece : pieces) {
+      const Reduction how = reduction(piece.dtype, op, call);
+      const bool under = asked.algorithm.empty() && carried(Verb::all_reduce, piece, op, piece.count);
+      under ? all_reduce_under(piece, how) : all_reduce_one(piece, how, asked.algorithm);
+    }
     const auto n = static_cast<std::size_t>(size());
     for (const Piece& piece : pieces) count(Verb::all_reduce, 2 * piece.count * (n - 1) / n, piece.dtype);
   });
@@ -210,8 +239,8 @@ const AllReduce& Own::row_for(Piece data, bool in_place, std::string_view algori
 
 void Own::reduce_scatter(Piece in, Piece out, Op op, const Call& call, std::span<const std::size_t> counts) {
   constexpr auto kVerb = Verb::reduce_scatter;
-  check_piece(in, kVerb);
-  check_piece(out, kVerb);
+  check_piece(in, kVerb, op);
+  check_piece(out, kVerb, op);
   const Layout layout = layout_for(kVerb, counts, out.count);
   need(in.dtype == out.dtype, kVerb, "input and output differ in type");
   need(reducible(in.dtype, op), kVerb, fmt::format("{} has no {}", name_of(in.dtype), name_of(op)));
@@ -224,6 +253,7 @@ void Own::reduce_scatter(Piece in, Piece out, Op op, const Call& call, std::span
   verb(print, call, [&] {
     const auto how = reduction(in.dtype, op, call);
     count(kVerb, own * static_cast<std::size_t>(size() - 1), in.dtype);
+    if (carried(kVerb, in, op, in.count)) return reduce_scatter_under(in, out, layout, how);
     if (peers_.board() != nullptr) return shared::reduce_scatter(peers_, in, out, layout, how);
     linked::reduce_scatter(peers_, in, out, layout, how);
   });
@@ -241,6 +271,7 @@ void Own::all_gather(Piece in, Piece out, const Call& call, std::span<const std:
   Fingerprint print{.verb = kVerb, .dtype = in.dtype, .count = layout.total, .layout = hash_of(layout.counts)};
   verb(print, call, [&] {
     count(kVerb, layout.total - own, in.dtype);
+    if (carried(kVerb, in, Op::sum, layout.total)) return all_gather_under(in, out, layout);
     peers_.board() != nullptr ? shared::all_gather(peers_, in, out, layout) : linked::all_gather(peers_, in, out, layout);
   });
 }
@@ -250,22 +281,26 @@ void Own::broadcast(Piece data, Rank root, const Call& call) {
   const int from = member(root, Verb::broadcast);
   const Fingerprint print{.verb = Verb::broadcast, .dtype = data.dtype, .root = from, .count = data.count};
   count(Verb::broadcast, peers_.rank() == from ? 0 : data.count, data.dtype);
-  verb(print, call, [&] { peers_.board() != nullptr ? shared::broadcast(peers_, data, from) : linked::broadcast(peers_, data, from); });
+  verb(print, call, [&] {
+    if (carried(Verb::broadcast, data, Op::sum, data.count)) return broadcast_under(data, from);
+    peers_.board() != nullptr ? shared::broadcast(peers_, data, from) : linked::broadcast(peers_, data, from);
+  });
 }
 
 void Own::reduce(Piece in, Piece out, Op op, Rank root, const Call& call) {
   constexpr auto kVerb = Verb::reduce;
   const int to = member(root, kVerb);
-  check_piece(in, kVerb);
+  check_piece(in, kVerb, op);
   need(reducible(in.dtype, op), kVerb, fmt::format("{} has no {}", name_of(in.dtype), name_of(op)));
   if (peers_.rank() == to) {
-    check_piece(out, kVerb);
+    check_piece(out, kVerb, op);
     need(in.dtype == out.dtype && in.count == out.count, kVerb, "input and output differ in type or count");
   }
   Fingerprint print{.verb = kVerb, .dtype = in.dtype, .op = op, .root = to, .count = in.count};
   print.layout = mix(std::bit_cast<std::uint64_t>(call.prescale), std::bit_cast<std::uint64_t>(call.postscale));
   verb(print, call, [&] {
     const auto how = reduction(in.dtype, op, call);
+    if (carried(kVerb, in, op, in.count)) return reduce_under(in, out, to, how);
     if (peers_.board() != nullptr) return shared::reduce(peers_, in, out, to, how);
     linked::reduce(peers_, in, out, to, how);
   });
@@ -324,6 +359,7 @@ void Own::all_to_all(Piece in, Piece out, const Call& call, std::span<const std:
   const Fingerprint print{.verb = kVerb, .dtype = in.dtype};  // counts differ between ranks by right; they are compared as a matrix
   count(kVerb, recvs.total - recvs.counts[static_cast<std::size_t>(peers_.rank())], in.dtype);
   verb(print, call, [&] {
+    if (carried(kVerb, in, Op::sum, 0)) return all_to_all_under(in, out, sends, recvs);
     if (size() == 1) return copy_piece(in, out);
     peers_.board() != nullptr ? shared::all_to_all(peers_, in, out, sends, recvs) : linked::all_to_all(peers_, in, out, sends, recvs);
   });

@@ -8,6 +8,7 @@
 
 #include "cohort/collective/all_reduce.h"
 #include "cohort/collective/communicator.h"
+#include "cohort/collective/engine.h"
 #include "cohort/collective/verbs.h"
 
 namespace cohort::collective {
@@ -20,11 +21,15 @@ struct Tally {
   std::array<Row, kVerbs> rows;
 };
 
+inline constexpr std::uint32_t kWorldChannel = 1;
+
 class Own final : public Communicator {
  public:
   Own(std::shared_ptr<net::Mesh> mesh, std::shared_ptr<Arena> arena, std::shared_ptr<Tally> tally, std::vector<Rank> members, int me,
-      std::uint32_t channel, Options options, const Calibration& calibration, int cores);
-  void connect(Deadline deadline);  // meets the other members; before the first verb
+      std::uint32_t channel, Options options, const Calibration& calibration, int cores, Underneath under);
+  // The same members over another engine; all of them at once.
+  std::unique_ptr<Own> with_engine(std::string_view name, Deadline deadline);
+  void connect(Deadline deadline);  // meets the other members, opens the engine underneath; before the first verb
 
   Rank rank() const override { return Rank{peers_.rank()}; }
   int size() const override { return peers_.size(); }
@@ -66,11 +71,27 @@ class Own final : public Communicator {
   auto between(std::string_view what, Body body);  // point to point: what verb() is for collectives
   Message next_message(TagRange range, Deadline deadline);
   const AllReduce& row_for(Piece data, bool in_place, std::string_view algorithm) const;
-  std::unique_ptr<Communicator> child(std::vector<Rank> members, std::uint64_t salt, const Call& call);
+  std::unique_ptr<Own> relative(std::vector<Rank> members, std::uint64_t salt, Underneath under, Deadline deadline);
   Reduction reduction(Dtype dtype, Op op, const Call& call) const;
   Shape shape(std::size_t bytes, bool in_place) const;
   Layout layout_for(Verb verb, std::span<const std::size_t> counts, std::size_t each) const;
   int member(Rank rank, Verb verb) const;
+  void check_piece(Piece piece, Verb verb, Op op = Op::sum) const;
+
+  // own_engine.cc: verbs by the engine underneath.
+  void open_underneath(Deadline deadline);
+  bool carried(Verb verb, Piece piece, Op op, std::size_t largest) const;
+  template <class Body>
+  void underneath(Body body);  // body(watch); a failure of the engine waits for the root cause and ends what it left under way
+  void agree_first();          // fingerprints, before an engine that has none
+  Piece prepared(Piece in, Piece out, Reduction& how, bool may_change);
+  void finished(Piece out, const Reduction& how);
+  void all_reduce_under(Piece data, Reduction how);
+  void reduce_scatter_under(Piece in, Piece out, const Layout& layout, Reduction how);
+  void all_gather_under(Piece in, Piece out, const Layout& layout);
+  void broadcast_under(Piece data, int root);
+  void reduce_under(Piece in, Piece out, int root, Reduction how);
+  void all_to_all_under(Piece in, Piece out, const Layout& sends, const Layout& recvs);
   Deadline deadline(const Call& call) const { return call.deadline.value_or(Deadline::in(options_.timeout)); }
 
   Peers peers_;
@@ -78,8 +99,14 @@ class Own final : public Communicator {
   const Options options_;
   const Calibration calibration_;  // rank 0's, on every rank
   const int cores_;
+  const Underneath under_;
+  std::unique_ptr<Engine> engine_;  // constant after connect(); nullptr: we move everything ourselves
   std::atomic_flag busy_;
   std::uint64_t number_ = 0;  // of the last operation; owned by the thread that runs the verb
+  void* stream_ = nullptr;    // of the running one; likewise
 };
+
+// comm: auto, on all ranks alike.
+std::unique_ptr<Communicator> fastest(std::unique_ptr<Own> own, const Underneath& asked, bool canonical_only);
 
 }  // namespace cohort::collective

@@ -88,7 +88,7 @@ std::unique_ptr<Communicator> Own::split(int color, int key, const Call& call) {
   std::sort(order.begin(), order.end());
   std::vector<Rank> members;
   for (const auto& [k, r] : order) members.push_back(peers_.members()[static_cast<std::size_t>(r)]);
-  return child(std::move(members), static_cast<std::uint64_t>(color), call);
+  return relative(std::move(members), static_cast<std::uint64_t>(color), under_, deadline(call));
 }
 
 std::unique_ptr<Communicator> Own::subset(std::span<const Rank> ranks, const Call& call) {
@@ -105,17 +105,17 @@ std::unique_ptr<Communicator> Own::subset(std::span<const Rank> ranks, const Cal
   const auto list_hash = hash_of(listed);
   meet({.verb = Verb::split, .count = listed.size(), .layout = list_hash}, call);
   if (std::find(listed.begin(), listed.end(), static_cast<std::size_t>(peers_.rank())) == listed.end()) return nullptr;
-  return child(std::move(members), list_hash, call);
+  return relative(std::move(members), list_hash, under_, deadline(call));
 }
 
-std::unique_ptr<Communicator> Own::child(std::vector<Rank> members, std::uint64_t salt, const Call& call) {
+std::unique_ptr<Own> Own::relative(std::vector<Rank> members, std::uint64_t salt, Underneath under, Deadline deadline) {
   const Rank self = peers_.members()[static_cast<std::size_t>(peers_.rank())];
   const int me = static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());
   const auto hash = mix(mix(mix(peers_.channel(), number_), salt), members.size());
   const auto channel = static_cast<std::uint32_t>(hash >> 32) | 2u;  // never the world's
-  auto own =
-      std::make_unique<Own>(peers_.shared_mesh(), peers_.arena(), tally_, std::move(members), me, channel, options_, calibration_, cores_);
-  own->connect(deadline(call));
+  auto own = std::make_unique<Own>(peers_.shared_mesh(), peers_.arena(), tally_, std::move(members), me, channel, options_, calibration_,
+                                   cores_, std::move(under));
+  own->connect(deadline);
   return own;
 }
 
@@ -125,9 +125,9 @@ void Own::abort(const Error& error) noexcept {
 }
 
 std::string Own::explain(Piece data, Op op) const {
-  static_cast<void>(op);
   const bool in_place = peers_.board() != nullptr && peers_.arena()->locate(data.data, data.bytes()).has_value();
   if (!options_.algorithm.empty()) return fmt::format("{} was asked for", options_.algorithm);
+  if (carried(Verb::all_reduce, data, op, data.count)) return fmt::format("{} underneath: {}", under_.comm, engine_->text());
   return fmt::format("{}\n  constants: {}", collective::explain(shape(data.bytes(), in_place), calibration_, options_.canonical_only),
                      options_.calibration.empty() ? "built in" : options_.calibration);
 }

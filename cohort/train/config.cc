@@ -4,6 +4,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/spec.h"
+#include "cohort/collective/engine.h"
 #include "cohort/nn/sizes.h"
 #include "cohort/optim/groups.h"
 #include "cohort/optim/loss_scale.h"
@@ -59,6 +60,11 @@ void fields(TrainConfig& c, FieldList& f) {
   f("out", c.out, "folder of everything the run writes; empty: runs/<name>");
   f("model", c.model, "mlp(..), cnn(..), asl_cnn, alexnet, vgg16, resnet18 .. 50, lstm(..), transformer(..), gpt(..)");
   f("sync", c.sync, "short for engine.strategy: all_reduce(op=sum), zero(stage=2); empty: what that says");
+  f("comm", c.comm, collective::comm_words(),
+    "who moves gradients between ranks: own, or an engine underneath (docs/engines.md), which needs bits=free; auto: the fastest that is "
+    "here");
+  f("bits", c.bits, Words{"same", "free"},
+    "same: the same bits for any number of hosts and chunks; free: whatever is fastest may add in its own order");
   f("seed", c.seed, Range{0, 9e15}, "of first values, order of samples, random transforms and dropout");
   f("epochs", c.epochs, Range{0, 1e6}, "passes over the training set; 0: steps decides");
   f("steps", c.steps, Range{0, 1e12}, "updates; 0: epochs decides; with both, whichever ends first");
@@ -144,6 +150,9 @@ void check(const TrainConfig& config) {
     throw_failure(Kind::usage, "engine.early_update updates before the norm of the whole gradient is known: it excludes engine.clip_norm");
   check_precision(config);
   check_device(config);
+  if (config.bits == "same" && config.comm != "own" && config.comm != "auto")
+    throw_failure(Kind::usage, "comm={} adds in an order of its own, so runs would not repeat bit for bit: say bits=free too, or comm=own",
+                  config.comm);
 }
 
 std::string scale_rule(const TrainConfig& config) {

@@ -62,6 +62,8 @@ struct TrainConfig {
   std::int64_t steps = 0;
   std::string device = "cpu";
   int threads = 0;
+  std::string comm = "own";  // of JobOptions, as bits
+  std::string bits = "same";
   std::string sync;  // another name of engine.strategy, for files and --set
   bool sync_batch_norm = false;
   Precision precision = Precision::fp32;

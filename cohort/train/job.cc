@@ -11,6 +11,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
 #include "cohort/collective/calibrated.h"
+#include "cohort/collective/engine.h"
 #include "cohort/group/join.h"
 #include "cohort/net/connect.h"
 #include "cohort/net/loopback.h"
@@ -84,6 +85,9 @@ void fields(JobOptions& o, FieldList& f) {
   f("calibration", o.calibration,
     "file of measured cost constants, or a folder/ with one per transport measured on this machine; unset: ~/.cache/cohort/; none: the "
     "built-in ones");
+  f("comm", o.comm, collective::comm_words(),
+    "who moves bulk data: own, or an engine underneath, which needs bits: free; auto: the fastest that is here");
+  f("engines", o.engines, "folder of the engines' libraries; unset: beside the program");
   f("threads", o.threads, Range{0, 4096}, "what suggested_threads() answers; 0: this rank's share of the cores");
 }
 
@@ -113,6 +117,9 @@ Job init(const group::Place& place, const JobOptions& options) {
   if (!options.log.empty()) set_log_level(options.log);
   set_log_rank(place.size > 1 ? place.rank : kNoRank);
   announce(place);
+  if (options.tls && options.comm != "own")
+    throw_failure(Kind::usage, "tls encrypts what the own engine sends, comm: {} would send in the clear beside it: say comm: own",
+                  options.comm);
   auto impl = std::make_unique<Job::Impl>();
   impl->place = place;
   impl->threads = options.threads > 0 ? options.threads : share_of_cores(place);
@@ -121,11 +128,16 @@ Job init(const group::Place& place, const JobOptions& options) {
   log_debug("epoch {}, {} over {}", impl->roster.epoch.value, place.size == 1 ? "alone" : fmt::format("{} ranks", place.size),
             connected.mesh->transport());
   const std::string constants = place.rank == Rank{0} ? collective::find_calibration(options.calibration, connected.mesh->transport()) : "";
-  impl->comm = collective::open(std::move(connected.mesh), {.timeout = options.timeout,
-                                                            .warn_after = options.warn_after,
-                                                            .algorithm = options.algorithm,
-                                                            .canonical_only = options.bits == "same",
-                                                            .calibration = constants});
+  const std::string address = impl->roster.members.at(static_cast<std::size_t>(place.rank.value)).address;
+  collective::Underneath under{.comm = options.comm, .launcher = place.source, .one_host = place.one_host(), .folder = options.engines};
+  if (!address.empty()) under.address = net::Address::parse(address).host;
+  impl->comm = collective::open(std::move(connected.mesh),
+                                {.timeout = options.timeout,
+                                 .warn_after = options.warn_after,
+                                 .algorithm = options.algorithm,
+                                 .canonical_only = options.bits == "same",
+                                 .calibration = constants},
+                                under);
   return Job(std::move(impl));
 }
 

@@ -33,6 +33,8 @@ struct JobOptions {
   std::string bits = "same";
   std::string calibration;  // see collective/calibrated.h
   int threads = 0;
+  std::string comm = "own";  // who moves bulk data, see collective/engine.h
+  std::string engines;       // folder of engines' libraries
 };
 void fields(JobOptions& options, FieldList& list);
 

@@ -19,7 +19,10 @@ int train(const TrainConfig& config) {
   Whereabouts where;
   const Asked asked(where);  // before the first thread of the job
   where.doing("meeting the other ranks");
-  Job job = init();
+  JobOptions options;
+  options.comm = config.comm;
+  options.bits = config.bits;
+  Job job = init(options);
   try {
     const RunSummary summary = Trainer(job, config, &where).run();
     if (job.rank().value == 0) fmt::print("\n{}", summary_text(summary));

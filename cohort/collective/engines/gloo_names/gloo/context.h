@@ -1,0 +1,14 @@
+// The few names of gloo that torch's ProcessGroupGloo.hpp mentions, declared for wheels that do not carry gloo's headers. Pointers to
+// these types are all that ever crosses; objects are made inside torch. To follow a new torch: compile, and add what it misses.
+#pragma once
+#include <chrono>
+
+namespace gloo {
+
+class Context {
+ public:
+  void setTimeout(std::chrono::milliseconds timeout);
+  void closeConnections();
+};
+
+}  // namespace gloo
