@@ -62,7 +62,7 @@ def measure(o, spaces, congestion, algorithm, limit):
         started = []
         try:
             for rank, (h, _) in enumerate(ranks):
-                words = ["ip", "netns", "exec", spaces[h], o.bench, rank, secret.name, addresses, o.bytes, o.rounds, algorithm, congestion, o.buffers]
+                words = ["ip", "netns", "exec", spaces[h], o.bench, rank, secret.name, addresses, o.bytes, o.rounds, algorithm, congestion, o.buffers, o.streams]
                 started.append(subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, text=True))
             said = started[0].communicate(timeout=limit)[0]
             codes = [p.wait(timeout=limit) for p in started]
@@ -85,6 +85,7 @@ def main():
     parse.add_argument("--rounds", type=int, default=10)
     parse.add_argument("--congestion", default="cubic,bbr")
     parse.add_argument("--algorithm", default="auto", help="rows, with commas; auto: the selector's choice")
+    parse.add_argument("--streams", type=int, default=0, help="sockets of a link; 0: auto")
     parse.add_argument("--buffers", choices=["allocate", "any"], default="allocate")
     parse.add_argument("--limit", type=float, default=120, help="seconds one measurement may take")
     here = os.path.dirname(os.path.abspath(__file__))
@@ -101,7 +102,7 @@ def main():
                 median = statistics.median(shares)
                 row = {"hosts": o.hosts, "per_host": o.per_host, "transport": got["transport"], "algorithm": got["algorithm"],
                        "chosen_by": "selector" if algorithm == "auto" else "command line", "congestion": congestion,
-                       "buffers": o.buffers, "bytes": got["bytes"], "moved_bytes": round(moved), "median_ms": round(1e3 * statistics.median(got["seconds"]), 2),
+                       "buffers": o.buffers, "streams": o.streams, "bytes": got["bytes"], "moved_bytes": round(moved), "median_ms": round(1e3 * statistics.median(got["seconds"]), 2),
                        "share_of_line": round(median, 3), "share_low": round(shares[0], 3), "share_high": round(shares[-1], 3),
                        "share_of_payload": round(median / PAYLOAD, 3)}
                 print(json.dumps(row), flush=True)

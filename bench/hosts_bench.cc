@@ -1,6 +1,6 @@
 // One rank of an all-reduce between hosts, for bench/hosts.py, which starts it in network namespaces: without a launcher, so that what is
 // measured is the mesh and the collective. Rank 0 prints one JSON line.
-//   hosts_bench <rank> <secret file> <address,address,..> <bytes> <rounds> <algorithm or auto> <congestion> <allocate or any>
+//   hosts_bench <rank> <secret file> <address,address,..> <bytes> <rounds> <algorithm or auto> <congestion> <allocate or any> <streams>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -38,6 +38,7 @@ Wanted wanted(char** arg) {
   w.plan.secret = net::Secret::from_file(arg[2]);
   for (const auto address : split(arg[3], ',')) w.plan.addresses.push_back(net::Address::parse(std::string(address)));
   w.plan.congestion = arg[7];
+  w.plan.streams = std::atoi(arg[9]);
   if (w.algorithm == "auto") w.algorithm.clear();
   return w;
 }
@@ -83,7 +84,7 @@ void run(const Wanted& w) {
 }  // namespace cohort
 
 int main(int argc, char** argv) {
-  if (argc != 9) {
+  if (argc != 10) {
     fmt::print(stderr, "hosts_bench: started by bench/hosts.py, which see\n");
     return 2;
   }

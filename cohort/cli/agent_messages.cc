@@ -35,7 +35,7 @@ class Reader : public net::LittleReader {
 };
 
 void write_setting(Writer& w, const RankSetting& s) {
-  for (const int value : {s.rank, s.size, s.master_port, s.threads}) w.integer(value);
+  for (const int value : {s.rank, s.size, s.master_port, s.threads, s.streams}) w.integer(value);
   w.integer(s.threads_given ? 1 : 0);
   w.integer(s.tls ? 1 : 0);
   w.real(s.start_timeout);
@@ -44,7 +44,7 @@ void write_setting(Writer& w, const RankSetting& s) {
 
 RankSetting read_setting(Reader& r) {
   RankSetting s;
-  for (int* value : {&s.rank, &s.size, &s.master_port, &s.threads}) *value = r.integer();
+  for (int* value : {&s.rank, &s.size, &s.master_port, &s.threads, &s.streams}) *value = r.integer();
   s.threads_given = r.flag();
   s.tls = r.flag();
   s.start_timeout = r.real();

@@ -71,6 +71,7 @@ TEST(AgentMessages, SayTheSameAfterTheJourney) {
   AgentStart order;
   order.setting = {.rank = 4, .size = 8, .job = "j", .master_addr = "10.0.0.1", .master_port = 5, .threads = 3, .threads_given = true};
   order.setting.interface = "eth0";
+  order.setting.streams = 4;
   order.hosts = {{"a", 0, 4}, {"b", 4, 4}};
   order.host = 1;
   order.path = "/bin/x";
@@ -82,6 +83,9 @@ TEST(AgentMessages, SayTheSameAfterTheJourney) {
   EXPECT_EQ(again.hosts, order.hosts);
   EXPECT_EQ(again.environment, order.environment);
   EXPECT_EQ(again.setting.master_addr, "10.0.0.1");
+  EXPECT_EQ(again.setting.streams, 4);
+  order.setting.streams = -1;
+  EXPECT_EQ(decode_start(encode(order)).setting.streams, -1);
   AgentCall call{.job = "j", .secret = net::Secret::random(), .first = 2, .addresses = {"1.2.3.4:5"}, .start_timeout = 1.5};
   EXPECT_EQ(encode(decode_call(encode(call))), encode(call));
   auto cut = encode(order);

@@ -9,6 +9,7 @@
 #include "cohort/base/bytes.h"
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/net/handshake.h"
 
 namespace cohort::cli::bench {
 namespace {
@@ -43,6 +44,7 @@ void check(BenchOptions& o) {
   for (const auto& kind : o.buffers) check_word("kind of buffers", kind, kinds);
   check_word("transport", o.transport, transports);
   if (o.congestion != "auto" && o.transport != "tcp") throw_failure(Kind::usage, "--congestion speaks of sockets: add --transport tcp");
+  if (o.streams != 0 && o.transport != "tcp") throw_failure(Kind::usage, "--streams speaks of sockets: add --transport tcp");
   if (o.rounds < 1 || o.rounds > 1000) throw_failure(Kind::usage, "--rounds {}: between 1 and 1000", o.rounds);
   if (!(o.seconds > 0) || o.seconds > 600) throw_failure(Kind::usage, "--seconds {}: above 0, at most 600", o.seconds);
   if (o.repeats < 0 || o.repeats > 1'000'000) throw_failure(Kind::usage, "--repeats {}: between 1 and a million", o.repeats);
@@ -81,6 +83,7 @@ std::optional<BenchOptions> parse_bench_options(int argc, char** argv) {
   list_option(app, "--buffers", o.buffers, "allocate: the communicator's own memory; any: ordinary memory; or both", word);
   app.add_option("--transport", o.transport, "auto, shm or tcp");
   app.add_option("--congestion", o.congestion, "tcp: congestion control of our sockets (others use the system's default)");
+  app.add_option("--streams", o.streams, "tcp: sockets of a link; 0: auto")->check(CLI::Range(0, net::kMostStreams));
   app.add_option("--rounds", o.rounds, "starts of every contestant");
   app.add_option("--seconds", o.seconds, "of timing per size and start");
   app.add_option("--repeats", o.repeats, "samples per size and start, instead of --seconds");
@@ -114,6 +117,7 @@ std::vector<std::string> worker_arguments(const BenchOptions& o) {
                                 "--repeats",    fmt::format("{}", o.repeats),
                                 "--transport",  o.transport,
                                 "--congestion", o.congestion,
+                                "--streams",    fmt::format("{}", o.streams),
                                 "--worker",     o.worker_task,
                                 "--worker-out", o.worker_out};
   if (!o.algorithms.empty()) args.insert(args.end(), {"--algorithm", o.algorithms.at(0)});

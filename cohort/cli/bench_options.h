@@ -20,6 +20,7 @@ struct BenchOptions {
   std::vector<std::string> buffers{"allocate"};  // allocate: the communicator's own memory; any: ordinary memory
   std::string transport = "auto";                // auto | shm | tcp
   std::string congestion = "auto";               // tcp only
+  int streams = 0;                               // tcp only; 0: auto
   int rounds = 5;
   double seconds = 0.3;  // of timing per size and start
   int repeats = 0;       // 0: as many as the seconds allow

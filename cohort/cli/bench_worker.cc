@@ -98,6 +98,7 @@ int worker_main(const BenchOptions& o) {
   JobOptions how;
   how.transport = o.transport;
   how.congestion = o.congestion;
+  how.streams = o.streams;
   how.calibration = o.calibration;
   const Job job = init(how);
   const std::string text = run_task(job.comm(), o);

@@ -45,6 +45,7 @@ group::Environment rank_environment(const group::Environment& inherited, const R
   set("COHORT_TLS", s.tls);
   set("COHORT_THREADS", s.threads);
   if (!s.log_level.empty()) set("COHORT_LOG", s.log_level);
+  if (s.streams >= 0) set("COHORT_STREAMS", s.streams);
   set("HOROVOD_CROSS_RANK", cross.rank);
   set("HOROVOD_CROSS_SIZE", cross.size);
   set("HOROVOD_HOSTNAME", s.host_name.empty() ? "localhost" : s.host_name);

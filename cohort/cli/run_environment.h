@@ -26,6 +26,7 @@ struct RankSetting {
   bool threads_given = false;  // --threads wins over an OMP_NUM_THREADS that is already there
   std::string log_level;
   bool tls = false;
+  int streams = -1;  // -1: what is around us counts
 };
 
 // Horovod's view of several hosts: a rank and those with the same local rank elsewhere.

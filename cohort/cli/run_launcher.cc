@@ -141,7 +141,8 @@ RankSetting Launcher::common_setting() const {
                 .start_timeout = plan_.options.start_timeout.count(),
                 .threads = plan_.options.threads > 0 ? plan_.options.threads : plan_threads(plan_.host, plan_.ranks),
                 .threads_given = plan_.options.threads > 0,
-                .log_level = plan_.options.log_level};
+                .log_level = plan_.options.log_level,
+                .streams = plan_.options.streams};
   s.interface = plan_.options.interface;
   s.tls = plan_.options.tls;
   if (!plan_.node) return s;

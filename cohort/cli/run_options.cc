@@ -11,6 +11,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
 #include "cohort/collective/engine.h"
+#include "cohort/net/handshake.h"
 
 namespace cohort::cli {
 namespace {
@@ -149,6 +150,8 @@ constexpr Option kOptions[] = {
      [](RunOptions& o, Text v) { o.discovery = v; }},
     {"--slots-per-host --slots", "N", "ranks of a host that is named without a number (1)",
      [](RunOptions& o, Text v) { o.slots_per_host = whole(v, 1, 4096); }},
+    {"--streams", "N", "sockets of every tcp link between ranks, 1 to 16; auto: one, or four where tcp paces",
+     [](RunOptions& o, Text v) { o.streams = v == "auto" ? 0 : whole(v, 1, net::kMostStreams); }},
     {"--interface --network-interface --network-interfaces --nics", "NAME",
      "network interface (or several, by preference) for ranks and rendezvous; found out when not given",
      [](RunOptions& o, Text v) { o.interface = v; }},

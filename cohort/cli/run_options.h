@@ -34,6 +34,7 @@ struct RunOptions {
   bool verbose = false;
   std::string log_level;                         // COHORT_LOG of the ranks
   std::map<std::string, std::string> variables;  // further ones of the ranks: COHORT_COMM, COHORT_BITS
+  int streams = -1;                              // COHORT_STREAMS of the ranks; -1: as it is around us
 
   Seconds start_timeout{30};
   Seconds grace{1};        // between SIGTERM and SIGKILL when a rank has failed

@@ -63,6 +63,13 @@ TEST(RunOptions, HorovodrunLinesForOneHostAreUnderstood) {
   EXPECT_EQ(o.log_level, "info");
 }
 
+TEST(RunOptions, StreamsAreANumberOrAuto) {
+  EXPECT_EQ(parse_run({"p"}, {}).streams, -1);
+  EXPECT_EQ(parse_run({"--streams", "4", "p"}, {}).streams, 4);
+  EXPECT_EQ(parse_run({"--streams=auto", "p"}, {}).streams, 0);
+  for (const auto* wrong : {"0", "17", "many"}) EXPECT_THROW(parse_run({"--streams", wrong, "p"}, {}), Failure) << wrong;
+}
+
 TEST(RunOptions, HorovodrunAndTorchrunLinesForSeveralHostsAreUnderstood) {
   const auto o =
       parse_run({"-np", "4", "-H", "a:2,b:2", "--network-interfaces", "eth0", "-p", "2222", "-i", "key", "--slots-per-host", "3", "p"}, {});

@@ -42,6 +42,13 @@ TEST(RunEnvironment, ThreadsOfTheUserStayUnlessTheLauncherWasTold) {
   EXPECT_EQ(rank_environment({{"OMP_NUM_THREADS", "8"}}, setting).at("OMP_NUM_THREADS"), "3");
 }
 
+TEST(RunEnvironment, StreamsOfTheCommandLineWinOverThoseAround) {
+  RankSetting setting{.rank = 0, .size = 1};
+  EXPECT_EQ(rank_environment({{"COHORT_STREAMS", "2"}}, setting).at("COHORT_STREAMS"), "2");
+  setting.streams = 4;
+  EXPECT_EQ(rank_environment({{"COHORT_STREAMS", "2"}}, setting).at("COHORT_STREAMS"), "4");
+}
+
 // Two NUMA nodes of two cores with two threads each.
 const HostShape kServer{.cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}}, .nodes = {{0, 1, 4, 5}, {2, 3, 6, 7}}};
 

@@ -58,6 +58,8 @@ class Executor {
     net::Pending pending;
   };
 
+  // Segments in turn, so that links of several sockets carry them side by side; both ends count alike.
+  static int lane(std::size_t segment) { return static_cast<int>(segment % kLanes); }
   static bool overlap(Range a, Range b) { return a.first < b.last && b.first < a.last; }
   std::size_t segments(Range range) const { return (range.size() + each_ - 1) / each_; }
   std::size_t sends(std::size_t step) const { return plan_[step].to < 0 ? 0 : segments(plan_[step].send); }
@@ -65,7 +67,7 @@ class Executor {
 
   void send(const Step& step, std::size_t index) {
     const Range range = segment_of(step.send, index, each_);
-    outgoing_.push_back({range, peers_.send(step.to, bytes_in(data_, range))});
+    outgoing_.push_back({range, peers_.send(step.to, bytes_in(data_, range), lane(index))});
   }
 
   // A segment that is copied into place is posted ahead of its step only when nothing before it reads or writes that place. In its own step
@@ -85,7 +87,7 @@ class Executor {
       const Arriving& a = arriving_[posted_];
       const Piece part = data_.part(a.range.first, a.range.size());
       auto* const to = a.arrival == Arrival::copy ? static_cast<std::byte*>(part.data) : scratch(posted_);
-      incoming_.push_back(peers_.recv(a.from, {to, part.bytes()}));
+      incoming_.push_back(peers_.recv(a.from, {to, part.bytes()}, lane(a.index)));
       ++posted_;
     }
   }

@@ -6,6 +6,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cohort/net/link.h"
@@ -22,9 +23,13 @@ struct MeshPlan {
   std::string transport = "auto";   // auto | shm | tcp; shm is refused with the reason when a peer cannot be mapped
   std::string congestion = "auto";  // sockets: per-socket congestion control; auto: cubic where the kernel has it, else the system's
   bool all_far = false;             // sockets: treat peers of this host as if they were remote, checksums and all
+  int streams = 0;                  // sockets of a tcp link, at most kMostStreams, alike on all ranks; 0: auto, see streams_for
   // A word for each rank's host; ranks with different words never share memory. Empty: whoever can map each other shares a host.
   std::vector<std::string> hosts;
 };
+
+// What auto means: one socket, but four under a congestion control that paces (docs/bench.md).
+int streams_for(std::string_view congestion);
 
 // The listener is closed when all ranks have met: a mesh takes no late comers.
 std::unique_ptr<Mesh> connect_mesh(MeshPlan plan, Listener listener, Deadline deadline);

@@ -25,9 +25,13 @@ using testing::HasSubstr;
 class Processes {
  public:
   using Body = std::function<std::string(Mesh&)>;
-  Processes(int ranks, const std::string& transport, const Body& body) {
+  Processes(int ranks, std::string transport, const Body& body) {
     plan_.job = "test";
     plan_.secret = Secret::random();
+    if (const auto plus = transport.find("_streams"); plus != transport.npos) {
+      plan_.streams = 3;
+      transport.resize(plus);
+    }
     plan_.transport = transport == "mixed" ? "auto" : transport;
     for (int r = 0; transport == "mixed" && r < ranks; ++r) plan_.hosts.push_back(r % 2 == 0 ? "even" : "odd");
     std::vector<Listener> listeners;
@@ -88,7 +92,7 @@ class Processes {
 };
 
 class Transports : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(ConnectMesh, Transports, testing::Values("auto", "shm", "tcp", "mixed"),
+INSTANTIATE_TEST_SUITE_P(ConnectMesh, Transports, testing::Values("auto", "shm", "tcp", "mixed", "tcp_streams", "mixed_streams"),
                          [](const auto& row) { return row.param; });
 
 // Everybody sends a megabyte to everybody and adds up what comes.
@@ -97,8 +101,11 @@ std::string exchange_all(Mesh& mesh) {
   const auto mine = pattern(1_MiB + 17, static_cast<unsigned>(mesh.rank().value));
   std::vector<std::vector<std::byte>> got(n, std::vector<std::byte>(mine.size()));
   std::vector<Pending> pending;
-  for (std::size_t p = 0; p < n; ++p) pending.push_back(mesh.link(Rank{static_cast<int>(p)}).recv(got[p], {0, 5}));
-  for (std::size_t p = 0; p < n; ++p) pending.push_back(mesh.link(Rank{static_cast<int>(p)}).send(mine, {0, 5}));
+  for (std::size_t p = 0; p < n; ++p)
+    pending.push_back(mesh.link(Rank{static_cast<int>(p)}).recv(got[p], {0, kCollectiveTags + static_cast<std::uint32_t>(p)}));
+  for (std::size_t p = 0; p < n; ++p)
+    pending.push_back(
+        mesh.link(Rank{static_cast<int>(p)}).send(mine, {0, kCollectiveTags + static_cast<std::uint32_t>(mesh.rank().value)}));
   for (auto& p : pending) p.wait(soon());
   for (std::size_t p = 0; p < n; ++p)
     if (got[p] != pattern(mine.size(), static_cast<unsigned>(p))) return "wrong bytes";
@@ -109,7 +116,8 @@ std::string exchange_all(Mesh& mesh) {
 
 std::string expected(const std::string& wish, int ranks) {
   if (wish == "auto") return "shm";
-  if (wish != "mixed") return wish;
+  if (wish == "tcp_streams") return "tcp";
+  if (!wish.starts_with("mixed")) return wish;
   return ranks == 1 ? "shm" : ranks == 2 ? "tcp" : "mixed";  // named hosts: nobody, everybody or some are apart
 }
 
@@ -265,6 +273,22 @@ TEST(ConnectMesh, RefusesContradictingWishesOnEveryRank) {
   }
 }
 
+TEST(ConnectMesh, RefusesRanksThatWantDifferentNumbersOfSockets) {
+  Meeting m(2);
+  auto two = m.plan(0), four = m.plan(1);
+  two.streams = 2;
+  four.streams = 4;
+  auto zero = m.join(two, Deadline::in(2s)), one = m.join(four, Deadline::in(2s));
+  EXPECT_THAT(failure_of([&] { one.get(); }).what, AllOf(HasSubstr("4"), HasSubstr("2 sockets"), HasSubstr("COHORT_STREAMS")));
+  EXPECT_EQ(failure_of([&] { zero.get(); }).kind, Kind::timeout);
+}
+
+TEST(ConnectMesh, TakesSeveralSocketsByItselfOnlyWhereTcpPaces) {
+  EXPECT_EQ(streams_for("auto"), 1);
+  EXPECT_EQ(streams_for("cubic"), 1);
+  EXPECT_GT(streams_for("bbr"), 1);
+}
+
 TEST(ConnectMesh, RefusesSharedMemoryBetweenHostsThatAreNamedApart) {
   Meeting m(2);
   std::vector<std::future<std::unique_ptr<Mesh>>> ranks;
@@ -292,6 +316,12 @@ TEST(ConnectMesh, NumbersHostsAlikeFromWhoMapsWhom) {
 }
 
 TEST(ConnectMesh, RefusesAPlanThatCannotWork) {
+  for (const int streams : {-1, kMostStreams + 1}) {
+    Meeting m(2);
+    MeshPlan plan = m.plan(0);
+    plan.streams = streams;
+    EXPECT_EQ(failure_of([&] { m.join(plan).get(); }).kind, Kind::usage);
+  }
   Meeting m(2);
   auto plan = m.plan(0);
   plan.me = Rank{2};

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
@@ -17,20 +19,26 @@ constexpr Seconds kWarnAfter{5};
 
 class Gathering {
  public:
-  Gathering(const MeshPlan& plan, const Listener& listener, Deadline deadline)
+  // Streams first .. last - 1 of the links to the ranks of `wanted`.
+  Gathering(const MeshPlan& plan, const Listener& listener, int first, int last, std::vector<bool> wanted, Deadline deadline)
       : plan_(plan),
+        first_(first),
+        last_(last),
+        wanted_(std::move(wanted)),
         deadline_(deadline),
-        mine_{plan.job, plan.epoch, plan.me, Role::worker},
+        mine_{plan.job, plan.epoch, plan.me, Role::worker, 0, plan.streams},
         wires_(plan.addresses.size()),
         dials_(plan.addresses.size()),
-        missing_(static_cast<int>(wires_.size()) - 1),
         door_(listener, plan.secret, mine_, [this](const Hello& peer) { return judge_caller(peer); }) {
-    for (int r = 0; r < plan.me.value; ++r)
-      dial(r).emplace(
-          plan.addresses[index(r)], plan.secret, mine_, [r](const Hello& peer) { return judge_called(r, peer); }, deadline);
+    for (int r = 0; r < ranks(); ++r) {
+      wires_[index(r)].resize(static_cast<std::size_t>(last - first));
+      if (wanted_[index(r)]) missing_ += last - first;
+      if (wanted_[index(r)] && r < plan.me.value) start_dial(r);
+    }
   }
 
-  std::vector<std::optional<Wire>> run() {
+  using Wires = std::vector<std::vector<std::optional<Wire>>>;  // by rank and stream
+  Wires run() {
     Deadline warn = Deadline::in(kWarnAfter);
     while (true) {
       look();
@@ -50,23 +58,47 @@ class Gathering {
 
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  int ranks() const { return static_cast<int>(wires_.size()); }
   std::optional<Dial>& dial(int rank) { return dials_[index(rank)]; }
+  std::optional<Wire>& slot(int rank, int stream) { return wires_[index(rank)][static_cast<std::size_t>(stream - first_)]; }
+  const std::optional<Wire>& slot(int rank, int stream) const { return wires_[index(rank)][static_cast<std::size_t>(stream - first_)]; }
+  bool complete(int rank) const {
+    return std::all_of(wires_[index(rank)].begin(), wires_[index(rank)].end(), [](auto& w) { return w.has_value(); });
+  }
+
+  // The streams to a rank one after the other: a door has room for so many strangers.
+  int next_stream(int r) const {
+    int stream = first_;
+    while (slot(r, stream)) ++stream;
+    return stream;
+  }
+  void start_dial(int r) {
+    Hello mine = mine_;
+    mine.stream = next_stream(r);
+    const auto judge = [r, of = mine_.streams](const Hello& peer) { return judge_called(r, of, peer); };
+    dial(r).emplace(plan_.addresses[index(r)], plan_.secret, mine, judge, deadline_);
+  }
 
   std::string judge_caller(const Hello& peer) const {
-    const int n = static_cast<int>(wires_.size());
-    if (peer.role != Role::worker || peer.rank <= plan_.me || peer.rank.value >= n)
-      return fmt::format("only workers with ranks {} to {} call here", plan_.me.value + 1, n - 1);
-    return wires_[index(peer.rank.value)] ? fmt::format("rank {} is already connected", peer.rank.value) : std::string();
+    if (peer.role != Role::worker || peer.rank <= plan_.me || peer.rank.value >= ranks())
+      return fmt::format("only workers with ranks {} to {} call here", plan_.me.value + 1, ranks() - 1);
+    if (peer.streams != mine_.streams) return uneven(peer.streams, mine_.streams);
+    if (!wanted_[index(peer.rank.value)] || peer.stream < first_ || peer.stream >= last_)
+      return fmt::format("stream {} is not wanted", peer.stream);
+    return slot(peer.rank.value, peer.stream) ? fmt::format("rank {} is already connected", peer.rank.value) : std::string();
   }
-  static std::string judge_called(int rank, const Hello& peer) {
-    if (peer.role == Role::worker && peer.rank == Rank{rank}) return {};
-    return fmt::format("rank {} was expected at this address", rank);
+  static std::string judge_called(int rank, int streams, const Hello& peer) {
+    if (peer.role != Role::worker || peer.rank != Rank{rank}) return fmt::format("rank {} was expected at this address", rank);
+    return peer.streams == streams ? std::string() : uneven(peer.streams, streams);
+  }
+  static std::string uneven(int theirs, int ours) {
+    return fmt::format("links of {} and of {} sockets do not fit; set COHORT_STREAMS alike on all ranks", theirs, ours);
   }
 
-  void keep(Wire wire) {
-    auto& slot = wires_[index(wire.peer().rank.value)];
-    if (slot) return;  // two handshakes of one rank ended in the same moment: the first counts
-    slot = std::move(wire);
+  void keep(Wire wire, int stream) {
+    auto& place = slot(wire.peer().rank.value, stream);
+    if (place) return;  // two handshakes of one rank ended in the same moment: the first counts
+    place = std::move(wire);
     --missing_;
   }
 
@@ -74,11 +106,15 @@ class Gathering {
     for (int r = 0; r < plan_.me.value; ++r) {
       if (!dial(r) || deadline_.passed()) continue;
       if (auto wire = call(r)) {
-        keep(std::move(*wire));
+        keep(std::move(*wire), next_stream(r));
         dial(r).reset();
+        if (!complete(r)) start_dial(r);
       }
     }
-    while (auto wire = door_.advance()) keep(std::move(*wire));
+    while (auto wire = door_.advance()) {
+      const int stream = wire->peer().stream;
+      keep(std::move(*wire), stream);
+    }
   }
 
   std::optional<Wire> call(int r) {
@@ -104,8 +140,8 @@ class Gathering {
 
   std::string missing_text() const {
     std::string text;
-    for (int r = 0; r < static_cast<int>(wires_.size()); ++r) {
-      if (wires_[index(r)] || Rank{r} == plan_.me) continue;
+    for (int r = 0; r < ranks(); ++r) {
+      if (!wanted_[index(r)] || complete(r)) continue;
       const auto& d = dials_[index(r)];
       const std::string why = !d ? "has not called" : d->problem().empty() ? "does not answer" : d->problem();
       text += fmt::format("{}rank {} ({}: {})", text.empty() ? "" : ", ", r, plan_.addresses[index(r)].text(), why);
@@ -114,11 +150,13 @@ class Gathering {
   }
 
   const MeshPlan& plan_;
+  const int first_, last_;
+  const std::vector<bool> wanted_;
   const Deadline deadline_;
   const Hello mine_;
-  std::vector<std::optional<Wire>> wires_;
+  Wires wires_;
   std::vector<std::optional<Dial>> dials_;
-  int missing_;
+  int missing_ = 0;
   Door door_;
   std::vector<pollfd> polls_;
 };
@@ -126,7 +164,21 @@ class Gathering {
 }  // namespace
 
 std::vector<std::optional<Wire>> gather_wires(const MeshPlan& plan, const Listener& listener, Deadline deadline) {
-  return Gathering(plan, listener, deadline).run();
+  std::vector<bool> others(plan.addresses.size(), true);
+  others[static_cast<std::size_t>(plan.me.value)] = false;
+  std::vector<std::optional<Wire>> wires;
+  for (auto& one : Gathering(plan, listener, 0, 1, std::move(others), deadline).run()) wires.push_back(std::move(one[0]));
+  return wires;
+}
+
+std::vector<std::vector<Wire>> gather_streams(const MeshPlan& plan, const Listener& listener, const std::vector<bool>& far,
+                                              Deadline deadline) {
+  std::vector<std::vector<Wire>> more(far.size());
+  auto all = Gathering(plan, listener, 1, plan.streams, far, deadline).run();
+  for (std::size_t r = 0; r < far.size(); ++r)
+    for (auto& wire : all[r])
+      if (wire) more[r].push_back(std::move(*wire));
+  return more;
 }
 
 }  // namespace cohort::net

@@ -13,4 +13,9 @@ namespace cohort::net {
 // By rank, ours empty.
 std::vector<std::optional<Wire>> gather_wires(const MeshPlan& plan, const Listener& listener, Deadline deadline);
 
+// The further sockets of links that have several: plan.streams - 1 more to every rank of `far`, by rank. After gather_wires, by all ranks,
+// and when all know that everybody has ended that.
+std::vector<std::vector<Wire>> gather_streams(const MeshPlan& plan, const Listener& listener, const std::vector<bool>& far,
+                                              Deadline deadline);
+
 }  // namespace cohort::net

@@ -37,7 +37,8 @@ std::string_view role_name(Role role) { return role == Role::coordinator ? "coor
 
 std::string describe(const Hello& h) {
   if (!h.rank) return fmt::format("job '{}', epoch {} ({})", h.job, h.epoch.value, role_name(h.role));
-  return fmt::format("job '{}', epoch {}, rank {} ({})", h.job, h.epoch.value, h.rank.value, role_name(h.role));
+  const std::string stream = h.streams == 1 ? "" : fmt::format(", stream {} of {}", h.stream, h.streams);
+  return fmt::format("job '{}', epoch {}, rank {} ({}{})", h.job, h.epoch.value, h.rank.value, role_name(h.role), stream);
 }
 
 bool is_opening_byte(std::byte first) { return first == static_cast<std::byte>(kOpeningMagic & 0xff); }
@@ -53,6 +54,8 @@ Handshake::Handshake(Side side, const Secret& secret, Hello mine, Admit admit, c
   if (secret_.empty()) throw_failure(Kind::usage, "a handshake needs the job's secret, and none was given ({})", describe(mine_));
   if (mine_.job.size() > kJobBytes || !printable(mine_.job))
     throw_failure(Kind::usage, "the job's name must be at most {} bytes of printable ASCII", kJobBytes);
+  if (mine_.streams < 1 || mine_.streams > kMostStreams || mine_.stream < 0 || mine_.stream >= mine_.streams)
+    throw_failure(Kind::usage, "stream {} of {} cannot be: a link has 1 to {}", mine_.stream, mine_.streams, kMostStreams);
   if (side_ == Side::dialer) write_opening(kOpening1);
   side_ == Side::dialer ? expect(Stage::opening, kOpening2, kClaimAt) : expect(Stage::opening, kOpening1, kOpening2);
 }
@@ -167,7 +170,8 @@ void Handshake::got_verdict() {
 void Handshake::write_hello(std::size_t at) {
   transcript_[at] = static_cast<std::byte>(mine_.role);
   transcript_[at + 1] = static_cast<std::byte>(mine_.job.size());
-  put_little<std::uint16_t>(&transcript_[at + 2], 0);
+  transcript_[at + 2] = static_cast<std::byte>(mine_.stream);
+  transcript_[at + 3] = static_cast<std::byte>(mine_.streams - 1);
   put_little<std::uint32_t>(&transcript_[at + 4], static_cast<std::uint32_t>(mine_.rank.value));
   put_little<std::uint32_t>(&transcript_[at + 8], mine_.epoch.value);
   put_little<std::uint32_t>(&transcript_[at + 12], 0);
@@ -182,10 +186,12 @@ bool Handshake::read_hello(std::size_t at) {
     return false;
   }
   peer_.role = static_cast<Role>(role);
+  peer_.stream = static_cast<int>(transcript_[at + 2]);
+  peer_.streams = static_cast<int>(transcript_[at + 3]) + 1;
   peer_.rank = Rank{static_cast<std::int32_t>(get_little<std::uint32_t>(&transcript_[at + 4]))};
   peer_.epoch = Epoch{get_little<std::uint32_t>(&transcript_[at + 8])};
   peer_.job.assign(reinterpret_cast<const char*>(&transcript_[at + 16]), length);
-  if (peer_.rank < kNoRank || !printable(peer_.job)) {
+  if (peer_.rank < kNoRank || !printable(peer_.job) || peer_.streams > kMostStreams || peer_.stream >= peer_.streams) {
     fail("knows the secret but introduces itself with impossible values");
     return false;
   }

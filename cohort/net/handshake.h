@@ -28,6 +28,8 @@ namespace cohort::net {
 
 inline constexpr std::uint16_t kProtocolVersion = 1;
 
+inline constexpr int kMostStreams = 16;
+
 enum class Role : std::uint8_t { coordinator, worker };
 
 // Who is speaking: compared and authenticated in the handshake before anything else is believed.
@@ -36,6 +38,8 @@ struct Hello {
   Epoch epoch;
   Rank rank;  // kNoRank for the coordinator
   Role role = Role::worker;
+  int stream = 0;   // which of the sockets between the two this is ..
+  int streams = 1;  // .. of so many; at most kMostStreams
 };
 std::string describe(const Hello& hello);  // "job 'a', epoch 3, rank 2 (worker)"
 

@@ -110,7 +110,7 @@ void Inflow::start_frame(const FrameHeader& header, Pull& out) {
 }
 
 void Inflow::start_message(Pull& out) {
-  landing_ = mailbox_.arrive(from_, header_.tag, header_.length, haste_);
+  landing_ = mailbox_.arrive(from_, header_.tag, header_.length, haste_, strand_);
   blocked_ = out.paused = !landing_;
   if (landing_) start_body(out);
 }

@@ -1,6 +1,6 @@
-// The receiving half of one tcp peer: turns the byte stream into landings of the mailbox. Small frames pass through a staging buffer,
-// so that one system call brings whole messages; the rest of a large body goes straight into the receiver's memory.
-// Owner: TcpMesh, one per peer. Threads: the driver only. Failure: Pull says how the stream ended; nothing is thrown.
+// The receiving half of one socket to a tcp peer: turns the byte stream into landings of the mailbox. Small frames pass through a staging
+// buffer, so that one system call brings whole messages; the rest of a large body goes straight into the receiver's memory. Owner: TcpMesh,
+// one per socket. Threads: the driver only. Failure: Pull says how the stream ended; nothing is thrown.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace cohort::net {
 
 class Inflow {
  public:
-  Inflow(Mailbox& mailbox, Rank from) : mailbox_(mailbox), from_(from) {}
+  Inflow(Mailbox& mailbox, Rank from, Strand strand = {}) : mailbox_(mailbox), from_(from), strand_(strand) {}
   enum class End : unsigned char { none, goodbye, aborted, closed, corrupt };
   struct Pull {
     bool moved = false;   // bytes came
@@ -48,6 +48,7 @@ class Inflow {
   Haste haste_ = Haste::none;
   Mailbox& mailbox_;
   const Rank from_;
+  const Strand strand_;
   Stage stage_ = Stage::header;
   HeaderReader headers_{Stream::data};
   FrameHeader header_;

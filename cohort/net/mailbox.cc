@@ -55,6 +55,7 @@ void Mailbox::cancel(const std::shared_ptr<Receive>& receive) {
   const std::lock_guard lock(mutex_);
   Box& box = boxes_[index(receive->from())];
   std::erase(box.posted, receive);
+  std::erase(box.landing, receive);
   for (auto& parcel : box.parcels)
     if (parcel->receive == receive) parcel->receive.reset();
   receive->cancel();
@@ -97,13 +98,15 @@ void Mailbox::wanting_any(int change) {
 
 // ---- the transport side
 
-bool Mailbox::must_pause(const Box& box, const Landing& landing, Haste haste) const {
-  if (landing.from_ == me_ || haste == Haste::now || wanting_any_ > 0 || !box.posted.empty()) return false;
+bool Mailbox::must_pause(const Box& box, const Landing& landing, Haste haste, Strand strand) const {
+  if (landing.from_ == me_ || haste == Haste::now || wanting_any_ > 0) return false;
+  const auto behind_it = [&](const auto& receive) { return strand.carries(receive->tag()); };
+  if (std::any_of(box.posted.begin(), box.posted.end(), behind_it)) return false;
   if (haste == Haste::none && landing.tag_.number >= kCollectiveTags && landing.length_ >= kLargeBytes) return true;
   return landing.length_ > cap_ || box.unexpected > cap_ - landing.length_;
 }
 
-std::optional<Landing> Mailbox::arrive(Rank from, Tag tag, std::uint64_t length, Haste haste) {
+std::optional<Landing> Mailbox::arrive(Rank from, Tag tag, std::uint64_t length, Haste haste, Strand strand) {
   const std::lock_guard lock(mutex_);
   Box& box = boxes_[index(from)];
   Landing landing;
@@ -113,12 +116,12 @@ std::optional<Landing> Mailbox::arrive(Rank from, Tag tag, std::uint64_t length,
   if (box.error) return landing;
   if (auto receive = match_posted(box, tag)) {
     if (receive->into_.size() == length)
-      box.landing = landing.receive_ = std::move(receive);
+      box.landing.push_back(landing.receive_ = std::move(receive));
     else
       receive->finish(wrong_length(*receive, length));
     return landing;
   }
-  if (must_pause(box, landing, haste)) return box.paused = true, std::nullopt;
+  if (must_pause(box, landing, haste, strand)) return box.paused = true, std::nullopt;
   landing.parcel_ = std::make_shared<Parcel>();
   landing.parcel_->from = from;
   landing.parcel_->tag = tag;
@@ -135,7 +138,7 @@ void Mailbox::landed(Landing&& landing) {
     const std::lock_guard lock(mutex_);
     Box& box = boxes_[index(landing.from_)];
     if (landing.receive_) {
-      box.landing.reset();
+      std::erase(box.landing, landing.receive_);
       landing.receive_->finish({});
     }
     const auto& parcel = landing.parcel_;
@@ -198,7 +201,7 @@ bool Mailbox::fail(Rank peer, const Error& error, bool polite) {
   };
   for (const auto& receive : box.posted) end(receive);
   box.posted.clear();
-  end(std::exchange(box.landing, nullptr));
+  for (const auto& receive : std::exchange(box.landing, {})) end(receive);
   for (std::size_t at = 0; at < box.parcels.size();) {
     if (box.parcels[at]->arrived) {
       ++at;

@@ -1,7 +1,7 @@
 // The matching engine every transport shares: posted receives meet arriving messages, keyed by (peer, tag).
-// Owner: one Mailbox per Mesh. Threads: any; messages of one peer land one at a time (the transport's reader of that peer).
-// Failure: a length that differs fails that receive alone (Kind::corrupt); fail() is sticky per peer, the first error wins.
-// Matching is in order per (peer, tag). Memory for messages nobody asked for is bounded: see arrive().
+// Owner: one Mailbox per Mesh. Threads: any; messages of one peer land one at a time on each strand of its link (the transport's reader of
+// it). Failure: a length that differs fails that receive alone (Kind::corrupt); fail() is sticky per peer, the first error wins. Matching
+// is in order per (peer, tag). Memory for messages nobody asked for is bounded: see arrive().
 //
 //   transport side:  auto landing = mailbox.arrive(from, tag, length);      // nullopt: stop reading this peer for now
 //                    while (!landing->complete()) {
@@ -100,6 +100,14 @@ class Landing {
 // behind it is waited for.
 enum class Haste : unsigned char { none, soon, now };
 
+// One of the sockets that carry a peer's messages side by side. A tag always takes the same one, so its messages stay in order; all but
+// those of the collectives take the first, so that next() gives them in the order they were sent.
+struct Strand {
+  std::uint32_t index = 0, of = 1;
+  static std::uint32_t of_tag(Tag tag, std::uint32_t of) { return tag.number < kCollectiveTags ? 0 : tag.number % of; }
+  bool carries(Tag tag) const { return of_tag(tag, of) == index; }
+};
+
 class Mailbox {
  public:
   static constexpr std::uint64_t kLargeBytes = 128_KiB;
@@ -116,10 +124,10 @@ class Mailbox {
   void wanting_any(int change);
 
   // ---- the transport side
-  // nullopt: no receive waits on this peer, and its unclaimed messages fill their share (unless Haste::now), or this one is large and a
-  // collective's, whose receive is sure to come (unless Haste::soon): it stays in the transport instead of being copied twice. Ask again
-  // with the same header after thaw() named the peer (post, take and discard make room); meanwhile do not read from it.
-  std::optional<Landing> arrive(Rank from, Tag tag, std::uint64_t length, Haste haste = Haste::none);
+  // nullopt: no receive waits on this strand of the peer, and its unclaimed messages fill their share (unless Haste::now), or this one is
+  // large and a collective's, whose receive is sure to come (unless Haste::soon): it stays in the transport instead of being copied twice.
+  // Ask again with the same header after thaw() named the peer (post, take and discard make room); meanwhile do not read from it.
+  std::optional<Landing> arrive(Rank from, Tag tag, std::uint64_t length, Haste haste = Haste::none, Strand strand = {});
   void landed(Landing&& landing);
   bool deliver(Rank from, Tag tag, ConstBytes bytes);  // all at once; false: paused, as nullopt above
   bool thaw(Rank peer);                                // true once after arrive() had paused this peer and there may be room again
@@ -136,18 +144,18 @@ class Mailbox {
   int ranks() const { return static_cast<int>(boxes_.size()); }
 
  private:
-  struct Box {                                    // everything about one peer
-    std::deque<std::shared_ptr<Receive>> posted;  // in order of posting, none matched yet
-    std::deque<std::shared_ptr<Parcel>> parcels;  // in order of arrival
-    std::shared_ptr<Receive> landing;             // being filled now
-    std::uint64_t unexpected = 0;                 // bytes in parcels
+  struct Box {                                      // everything about one peer
+    std::deque<std::shared_ptr<Receive>> posted;    // in order of posting, none matched yet
+    std::deque<std::shared_ptr<Parcel>> parcels;    // in order of arrival
+    std::vector<std::shared_ptr<Receive>> landing;  // being filled now, at most one a strand
+    std::uint64_t unexpected = 0;                   // bytes in parcels
     bool paused = false, thawed = false;
     bool polite = false;
     std::optional<Error> error;
     std::atomic<bool> failed{false};  // error is set
   };
   std::size_t index(Rank peer) const;
-  bool must_pause(const Box& box, const Landing& landing, Haste haste) const;
+  bool must_pause(const Box& box, const Landing& landing, Haste haste, Strand strand) const;
   std::shared_ptr<Parcel> take_parcel(Box& box, std::size_t at);  // it leaves the queue
   static std::shared_ptr<Receive> match_posted(Box& box, Tag tag);
   void make_room(Box& box) { box.thawed = box.thawed || box.paused; }

@@ -1,7 +1,9 @@
 #include "cohort/net/tcp_mesh.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "cohort/net/control.h"
@@ -16,6 +18,10 @@ constexpr std::size_t kManyPeers = 4;  // from here on one poll() is cheaper tha
 // How long a large message of a collective waits in the socket for its receive, before it is taken in and copied twice. Behind one may lie
 // the news that its sender died or aborted, which must not wait for ever.
 constexpr Seconds kHold{0.25};
+
+// What a paced socket of this host takes at most. Bytes that wait in the kernel for their turn cost a timer every 64 KiB, bytes that wait
+// here do not: docs/bench.md.
+constexpr int kPacedQueue = 128_KiB;
 
 // A look costs a system call here, not a load: fewer of them before sleeping.
 Patience patience(std::size_t ranks) {
@@ -41,18 +47,26 @@ Error abort_cause(std::string_view body) {
 }  // namespace
 
 TcpMesh::TcpMesh(TcpPlan plan)
-    : Hub(plan.me, static_cast<int>(plan.wires.size()), plan.epoch, patience(plan.wires.size())), by_rank_(plan.wires.size(), nullptr) {
+    : Hub(plan.me, static_cast<int>(plan.wires.size()), plan.epoch, patience(plan.wires.size())), by_rank_(plan.wires.size()) {
   for (int r = 0; r < size(); ++r) {
     auto& wire = plan.wires[static_cast<std::size_t>(r)];
     if (wire.has_value() ? Rank{r} == rank() : Rank{r} != rank() && !plan.partial)
       throw_failure(Kind::bug, "tcp: rank {} got {} connection to rank {}", rank().value, wire ? "a" : "no", r);
     if (!wire) continue;
-    set_congestion(wire->fd(), plan.congestion);
-    const bool local = !plan.all_far && peer_is_local(wire->fd());
-    peers_.push_back(std::make_unique<TcpPeer>(std::move(*wire), mailbox_, Rank{r}, local));
-    by_rank_[static_cast<std::size_t>(r)] = peers_.back().get();
+    std::vector<Wire> more = plan.more.empty() ? std::vector<Wire>{} : std::move(plan.more[static_cast<std::size_t>(r)]);
+    const auto of = static_cast<std::uint32_t>(1 + more.size());
+    add(Rank{r}, std::move(*wire), plan, {0, of});
+    for (std::uint32_t s = 1; s < of; ++s) add(Rank{r}, std::move(more[s - 1]), plan, {s, of});
   }
   if (!plan.partial) start_monitor();
+}
+
+void TcpMesh::add(Rank rank, Wire wire, const TcpPlan& plan, Strand strand) {
+  const std::string congestion = set_congestion(wire.fd(), plan.congestion);
+  const bool local = !plan.all_far && peer_is_local(wire.fd());
+  if (local && paces(congestion)) setsockopt(wire.fd(), SOL_SOCKET, SO_SNDBUF, &kPacedQueue, sizeof kPacedQueue);  // best effort
+  peers_.push_back(std::make_unique<TcpPeer>(std::move(wire), mailbox_, rank, local, strand));
+  streams(rank).push_back(peers_.back().get());
 }
 
 TcpMesh::~TcpMesh() {
@@ -72,7 +86,8 @@ void TcpMesh::stop_monitor() {
 
 Pending TcpMesh::launch(Rank to, ConstBytes bytes, Tag tag) {
   Outflow::Push result;
-  auto sending = peer(to).out.begin(bytes, tag, result);
+  const auto& all = streams(to);
+  auto sending = all[Strand::of_tag(tag, static_cast<std::uint32_t>(all.size()))]->out.begin(bytes, tag, result);
   if (!sending) return {};
   wake();
   return pending(std::move(sending));
@@ -101,12 +116,22 @@ bool TcpMesh::move(TcpPeer& p) {
   return pushed.moved || pulled.moved || pulled.end != Inflow::End::none;
 }
 
+// The end of one socket is the end of the link, except that a goodbye counts when all of them have heard it: messages that left before it
+// may still be on their way on another.
 void TcpMesh::ended(TcpPeer& p, const Inflow::Pull& how) {
-  p.over.store(true);
-  p.out.drop();
+  const auto& all = streams(p.rank);
+  const bool polite = how.end == Inflow::End::goodbye;
+  p.left.store(polite);
+  for (TcpPeer* const other : all)
+    if (other == &p || !polite) {
+      other->over.store(true);
+      other->out.drop();
+    }
   switch (how.end) {
     case Inflow::End::none: return;
-    case Inflow::End::goodbye: return lost(p.rank, left_error(p.rank), true);
+    case Inflow::End::goodbye:
+      if (std::all_of(all.begin(), all.end(), [](const TcpPeer* s) { return s->left.load(); })) lost(p.rank, left_error(p.rank), true);
+      return;
     case Inflow::End::aborted: return lost(p.rank, aborted_error(p.rank, abort_cause(how.text)));
     case Inflow::End::closed:
       return lost(p.rank, {Kind::peer_lost, fmt::format("tcp: rank {} at {} died ({})", p.rank.value, p.wire.where(), how.text), p.rank});
@@ -160,7 +185,7 @@ void TcpMesh::wake() noexcept {
 
 void TcpMesh::on_room(Rank rank) {
   if (rank == this->rank()) return;
-  peer(rank).thawed.store(true);
+  for (TcpPeer* const p : streams(rank)) p->thawed.store(true);
   wake();
 }
 
@@ -177,9 +202,9 @@ void TcpMesh::tell_abort(const Error& error) noexcept {
 
 void TcpMesh::on_failed(Rank rank) noexcept {
   if (rank == this->rank()) return;
-  TcpPeer& p = peer(rank);
-  if (p.over.exchange(true)) return;  // the peer's doing: it needs no telling
-  stop(p, mailbox_.failure(rank).value_or(Error{Kind::aborted, "the link was given up", kNoRank}));
+  for (TcpPeer* const p : streams(rank))
+    if (!p->over.exchange(true))  // else it is the peer's doing, which needs no telling
+      stop(*p, mailbox_.failure(rank).value_or(Error{Kind::aborted, "the link was given up", kNoRank}));
 }
 
 }  // namespace cohort::net

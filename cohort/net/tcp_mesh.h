@@ -32,9 +32,10 @@ class Doorbell {
   Fd fd_;
 };
 
+// One socket to a peer, of one or several.
 struct TcpPeer {
-  TcpPeer(Wire w, Mailbox& mailbox, Rank r, bool local)
-      : wire(std::move(w)), rank(r), is_local(local), in(mailbox, r), out(wire.connection(), r, !local) {}
+  TcpPeer(Wire w, Mailbox& mailbox, Rank r, bool local, Strand strand)
+      : wire(std::move(w)), rank(r), is_local(local), in(mailbox, r, strand), out(wire.connection(), r, !local) {}
   int fd() const { return wire.fd(); }
   const Wire wire;
   const Rank rank;
@@ -45,6 +46,7 @@ struct TcpPeer {
   Outflow out;                       // any thread
   std::atomic<bool> thawed{false};   // the mailbox takes more again
   std::atomic<bool> over{false};     // nothing is read any more: it is gone, or the link has failed
+  std::atomic<bool> left{false};     // it ended with a goodbye
   std::atomic<bool> hung_up{false};  // the kernel saw the end of the stream: what is left is little
   bool shut = false;                 // destructor only: we have said all we had to say
 };
@@ -69,7 +71,8 @@ class TcpMesh : public Hub {  // MixedMesh derives from it: peers of this host i
   int also_ = -1;        // constant after construction: one more descriptor that ends sleep()
 
  private:
-  TcpPeer& peer(Rank rank) { return *by_rank_[static_cast<std::size_t>(rank.value)]; }
+  std::vector<TcpPeer*>& streams(Rank rank) { return by_rank_[static_cast<std::size_t>(rank.value)]; }
+  void add(Rank rank, Wire wire, const TcpPlan& plan, Strand strand);
   bool move(TcpPeer& p);
   void ended(TcpPeer& p, const Inflow::Pull& how);
   void stop(TcpPeer& p, const Error& why) noexcept;
@@ -81,8 +84,8 @@ class TcpMesh : public Hub {  // MixedMesh derives from it: peers of this host i
   void say_goodbye() noexcept;
   static bool gone(TcpPeer& p) noexcept;
 
-  std::vector<std::unique_ptr<TcpPeer>> peers_;  // the others
-  std::vector<TcpPeer*> by_rank_;                // ours null
+  std::vector<std::unique_ptr<TcpPeer>> peers_;  // the sockets to the others
+  std::vector<std::vector<TcpPeer*>> by_rank_;   // the same; ours empty
   std::vector<pollfd> polls_;                    // driver only; the bell first ..
   std::vector<TcpPeer*> polled_;                 // .. then these
   Deadline look_at_;                             // driver only: when to look at a paused peer again

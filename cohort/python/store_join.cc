@@ -118,7 +118,8 @@ std::shared_ptr<net::Mesh> mesh_of(const StoreJoin& how) {
                      .addresses = {},
                      .transport = how.options.transport,
                      .congestion = how.options.congestion,
-                     .all_far = how.options.checksums == "always"};
+                     .all_far = how.options.checksums == "always",
+                     .streams = how.options.streams};
   for (const auto& member : joined.roster.members) plan.addresses.push_back(net::Address::parse(member.address));
   return net::connect_mesh(std::move(plan), std::move(joined.listener), Deadline::in(how.options.start_timeout));
 }

@@ -58,6 +58,7 @@ Connected connect(const group::Place& place, const JobOptions& options) {
                      .transport = options.transport,
                      .congestion = options.congestion,
                      .all_far = options.checksums == "always",
+                     .streams = options.streams,
                      .hosts = {}};
   for (const auto& member : joined.roster.members) {
     plan.addresses.push_back(net::Address::parse(member.address));
@@ -75,6 +76,7 @@ void fields(JobOptions& o, FieldList& f) {
   f("tls", o.tls, "encrypt what leaves a process, by TLS 1.3 with a key from the job's secret; every process of the job must say the same");
   f("checksums", o.checksums, Words{"auto", "always"},
     "of data over tcp; auto: between hosts; always: within a host, too; under tls none are needed");
+  f("streams", o.streams, Range{0, net::kMostStreams}, "sockets of a tcp link, the same number on all ranks; 0: auto");
   f("timeout", o.timeout, Range{0.001, 1e9}, "longest wait of an operation before it fails and names the missing ranks");
   f("start_timeout", o.start_timeout, Range{0.001, 1e9}, "longest wait for the other ranks to join");
   f("warn_after", o.warn_after, Range{0, 1e9}, "a wait longer than this names whom it waits for in the log");

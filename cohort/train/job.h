@@ -25,6 +25,7 @@ struct JobOptions {
   std::string congestion = "auto";
   bool tls = false;
   std::string checksums = "auto";
+  int streams = 0;
   Seconds timeout{300};
   Seconds start_timeout{30};
   Seconds warn_after{5};

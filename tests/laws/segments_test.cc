@@ -6,6 +6,7 @@
 #include <atomic>
 #include <future>
 
+#include "cohort/base/file.h"
 #include "cohort/collective/all_reduce.h"
 #include "cohort/collective/ranks.h"
 #include "cohort/net/tcp.h"
@@ -16,6 +17,13 @@ namespace {
 
 std::vector<std::unique_ptr<net::Mesh>> near_by(int ranks) { return net::tcp_meshes(ranks); }
 std::vector<std::unique_ptr<net::Mesh>> far_away(int ranks) { return net::tcp_meshes(ranks, {}, "auto", true); }
+
+// Four sockets a link, short ones where the kernel has a congestion control that paces.
+std::vector<std::unique_ptr<net::Mesh>> side_by_side(int ranks) {
+  static const bool bbr = read_file("/proc/sys/net/ipv4/tcp_available_congestion_control").find("bbr") != std::string::npos;
+  return net::tcp_meshes(ranks, {}, bbr ? "bbr" : "auto", false, false, 4);
+}
+std::vector<std::unique_ptr<net::Mesh>> side_by_side_far_away(int ranks) { return net::tcp_meshes(ranks, {}, "auto", true, false, 3); }
 
 // Rows that are not canonical get integers, whose sums know no order.
 struct Case {
@@ -53,6 +61,11 @@ INSTANTIATE_TEST_SUITE_P(Ranks, SegmentLaws, ::testing::Range(2, 10));
 TEST_P(SegmentLaws, AMessageOfManySegmentsGivesTheReferencesBits) { every_row(GetParam(), 1'310'721, near_by); }  // 5 MiB and 4 bytes
 TEST_P(SegmentLaws, AMessageJustLargeEnoughToBeLentDoesToo) { every_row(GetParam(), 32'768 * 9 + 1, near_by); }
 TEST_P(SegmentLaws, AsItDoesWhereNothingIsLent) { every_row(GetParam(), 327'683, far_away); }
+
+TEST(Segments, GoOverSeveralSocketsWithTheSameBits) {
+  for (const int ranks : {2, 3, 5}) every_row(ranks, 1'310'721, side_by_side);
+  every_row(4, 327'683, side_by_side_far_away);
+}
 
 TEST(Segments, RingsOfManySegmentsGiveTheSum) { every_row(3, 4 * 1'310'721, near_by); }
 
