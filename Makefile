@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build python test-python-all bench bench-precision bench-plan hostile format lint asan tsan fuzz clean setup
+.PHONY: help demo test build chaos python test-python-all bench bench-precision bench-plan hostile format lint asan tsan fuzz clean setup
 JOBS := $(shell nproc)
 BENCH_SIZES := 4,1KiB,64KiB,1MiB,16MiB,100MiB,256MiB
 BENCH_RANKS := 2 4
@@ -30,6 +30,9 @@ build: setup ## build/bin/cohort, the libraries and the tests
 
 test: build ## build, then every test
 	@tools/test.sh
+
+chaos: build ## faults against elastic jobs of real processes, CHAOS_TRIES (200) of each kind, into build/chaos.jsonl
+	@python3 tests/chaos/chaos.py build/bin build/chaos.jsonl --tries $(or $(CHAOS_TRIES),200)
 
 python: setup ## the Python package into the Python that has torch (.venv): pip install .
 	@COHORT_CMAKE_DIR=build "$$(<build/python_path)" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps .

@@ -26,7 +26,8 @@ struct RankSetting {
   bool threads_given = false;  // --threads wins over an OMP_NUM_THREADS that is already there
   std::string log_level;
   bool tls = false;
-  int streams = -1;  // -1: what is around us counts
+  int streams = -1;       // -1: what is around us counts
+  std::string elastic{};  // time between a worker's heartbeats, where workers come and go; empty: they do not
 };
 
 // Horovod's view of several hosts: a rank and those with the same local rank elsewhere.

@@ -105,6 +105,9 @@ void place_job(LaunchPlan& plan) {
   if (!o.hosts.empty() || !o.host_file.empty() || !o.discovery.empty()) return place_on_hosts(plan);
   plan.ranks = count_here(o, plan.host);
   if (o.nodes > 1) place_as_node(plan);
+  const int most = o.most > 0 ? o.most : plan.ranks;
+  if (o.elastic() && (o.least > plan.ranks || plan.ranks > most))
+    throw_failure(Kind::usage, "--min-n {}, -n {}, --max-n {}: needs min <= n <= max", o.least, plan.ranks, most);
 }
 
 void read_slurm_nodes(RunOptions& options, const group::Environment& env) {

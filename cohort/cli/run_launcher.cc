@@ -42,10 +42,25 @@ ScreenStyle style_for(const RunOptions& options) {
   return {options.prefix, {colored(1), colored(2)}, {over_bar(1), over_bar(2)}, same_file(1, 2)};
 }
 
+constexpr Seconds kEmptyLimit{2};  // an elastic job without any worker: for its coordinator to ask for new ones
+constexpr int kRespawnsEach = 10;  // of a worker that dies again and again; more help nobody
+
+group::ElasticRules rules_for(const LaunchPlan& plan) {
+  const RunOptions& o = plan.options;
+  return {.job = {},
+          .least = o.least,
+          .most = o.most > 0 ? o.most : plan.ranks,
+          .wanted = plan.ranks,
+          .respawns = o.respawns < 0 ? kRespawnsEach * plan.ranks : o.respawns,
+          .heartbeat = o.lost_after.count() / 3,
+          .start_grace = o.start_timeout.count()};
+}
+
 MeetingPlan meeting_for(const LaunchPlan& plan) {
   MeetingPlan m{
       .job = plan.options.job, .ranks = plan.ranks, .start_timeout = plan.options.start_timeout, .master_port = plan.options.master_port};
   m.tls = plan.options.tls;
+  if (plan.options.elastic()) m.elastic = rules_for(plan);
   if (!plan.hosts.empty()) m.listen = {listening_host(plan.options.interface), 0};
   if (!plan.node) return m;
   const NodePlan& node = *plan.node;
@@ -75,10 +90,16 @@ class Launcher {
   void start_here();
   void start_agents();
   RankSetting common_setting() const;
+  sigset_t rank_mask() const;
   void turn();
   void take_signals();
   void take_signal(int number);
   void note_ends();
+  void note_elastic_end(const Ranks::Ended& ended);
+  void start_wanted();
+  bool goes_on() const;
+  bool ended_badly() const;
+  int elastic_verdict();
   void fail(int rank, int status);
   void fail(Ranks::Trouble trouble);
   void stop(int number, Seconds grace);
@@ -100,6 +121,12 @@ class Launcher {
   Screen screen_;
   Output output_;
   std::unique_ptr<Ranks> ranks_;
+  LocalRanks* workers_ = nullptr;  // ranks_, where more may be started
+  std::vector<std::vector<int>> bindings_;
+  int more_ = 0;                          // workers that were asked for by a signal
+  std::optional<Ranks::Ended> last_end_;  // of a worker that was not let go
+  bool left_badly_ = false;               // a worker, after the user had stopped the job
+  Deadline empty_until_;                  // without any worker the launcher waits so long for the coordinator's wish
   Meeting meeting_;
   const Clock::time_point began_ = Clock::now();
   Deadline job_ends_;
@@ -120,7 +147,7 @@ int Launcher::run() {
     kill_descendants(Deadline::in(kEndLimit));
     throw;
   }
-  while (ranks_->busy() && !front_gone_) turn();
+  while (goes_on() && !front_gone_) turn();
   wind_up();
   return verdict();
 }
@@ -143,6 +170,7 @@ RankSetting Launcher::common_setting() const {
                 .threads_given = plan_.options.threads > 0,
                 .log_level = plan_.options.log_level,
                 .streams = plan_.options.streams};
+  if (plan_.options.elastic()) s.elastic = exact_seconds(plan_.options.lost_after / 3);
   s.interface = plan_.options.interface;
   s.tls = plan_.options.tls;
   if (!plan_.node) return s;
@@ -167,8 +195,7 @@ void Launcher::start_here() {
                       meeting_.job(), setting.size, setting.size == 1 ? "" : "s", plan_.program.path, meeting_.address(),
                       meeting_.master_port(), setting.threads, setting.threads == 1 ? "" : "s", usable_cores(plan_.host)));
   std::vector<ChildPlan> children;
-  sigset_t mask = signals_.mask_before();
-  if (plan_.options.quit_asks) sigaddset(&mask, SIGQUIT);  // one that comes while a rank still starts waits until it can be answered
+  const sigset_t mask = rank_mask();
   for (int i = 0; i < plan_.ranks; ++i, ++setting.rank)
     children.push_back({.program = &plan_.program,
                         .environment = spelled_out(rank_environment(plan_.environment, setting)),
@@ -178,10 +205,20 @@ void Launcher::start_here() {
   auto ranks = std::make_unique<LocalRanks>(output_);
   output_.open_files(setting.first, plan_.ranks);
   ranks->start(setting.first, children);
+  workers_ = ranks.get();
+  bindings_ = bindings;
   ranks_ = std::move(ranks);
   for (int r = 0; r < plan_.ranks; ++r)
     mention(fmt::format("rank {} is process {}, cores {}", setting.first + r, (*ranks_)[setting.first + r].pid,
                         list_cpus(bindings[static_cast<std::size_t>(r)])));
+}
+
+sigset_t Launcher::rank_mask() const {
+  sigset_t mask = signals_.mask_before();
+  if (plan_.options.quit_asks) sigaddset(&mask, SIGQUIT);  // one that comes while a rank still starts waits until it can be answered
+  for (const int notice : {SIGTERM, SIGUSR1})
+    if (plan_.options.elastic() && plan_.options.usage_is_said) sigaddset(&mask, notice);  // a program of our own takes it for a notice
+  return mask;
 }
 
 void Launcher::start_agents() {
@@ -221,7 +258,8 @@ void Launcher::turn() {
     if (!screen_.pending(stream).empty()) fds.push_back({stream, POLLOUT, 0});
   const bool take_stdout = !sink_full(1), take_stderr = !sink_full(2);
   ranks_->add_polls(fds, take_stdout, take_stderr);
-  const Deadline next = screen_.next_idle().sooner(kill_at_).sooner(job_ends_).sooner(ranks_->next_look());
+  Deadline next = screen_.next_idle().sooner(kill_at_).sooner(job_ends_).sooner(ranks_->next_look());
+  if (!ranks_->busy()) next = next.sooner(empty_until_);
   poll(fds.data(), fds.size(), next.left_ms());
 
   if (fds[1].revents != 0) front_gone_ = true;
@@ -231,6 +269,7 @@ void Launcher::turn() {
   for (const auto& line : ranks_->take_news()) mention(line);
   take_signals();
   note_ends();
+  if (plan_.options.elastic()) start_wanted();
   screen_.show_idle(Clock::now());
   write_screen();
   look_at_clock();
@@ -243,6 +282,7 @@ void Launcher::take_signals() {
 void Launcher::take_signal(int number) {
   if (number == SIGCHLD) return;                          // note_ends() looks in every round
   if (number == SIGTSTP) return ranks_->signal(SIGSTOP);  // their groups are not the terminal's, so the terminal could not stop them
+  if (number == SIGUSR2 && plan_.options.elastic()) return void(++more_);
   if (number == SIGCONT || number == SIGUSR1 || number == SIGUSR2) return ranks_->signal(number);
   if (number == SIGQUIT && plan_.options.quit_asks) return ranks_->signal(number);
   const bool again = stopped_by_ != 0 && number == SIGINT;
@@ -258,10 +298,54 @@ void Launcher::note_ends() {
   auto ended = ranks_->take_ends();
   std::stable_sort(ended.begin(), ended.end(), [](const auto& a, const auto& b) { return WIFSIGNALED(a.status) > WIFSIGNALED(b.status); });
   for (const auto& e : ended) {
+    if (plan_.options.elastic()) {
+      note_elastic_end(e);
+      continue;
+    }
     meeting_.rank_ended(e.rank, e.how);
     mention(fmt::format("rank {} ended: {}", e.rank, e.how));
     if (e.status != 0) fail(e.rank, e.status);
   }
+}
+
+// The job goes on without it, unless it has told that the settings are wrong: they are for all of them.
+void Launcher::note_elastic_end(const Ranks::Ended& e) {
+  const auto pid = (*ranks_)[e.rank].pid;
+  const bool unasked = e.status != 0 && !meeting_.let_go(pid) && stopped_by_ == 0;
+  const std::string words = fmt::format("worker {} (process {}) ended: {}", e.rank, pid, e.how);
+  unasked ? say(words) : mention(words);
+  if (exit_code_of(e.status) == kExitUsage && plan_.options.usage_is_said) return fail(e.rank, e.status);
+  if (unasked) last_end_ = e;
+  if (stopped_by_ != 0 && e.status != 0) left_badly_ = true;
+  meeting_.process_ended(pid, e.how);
+  if (ranks_->running() == 0) empty_until_ = Deadline::in(kEmptyLimit);
+}
+
+void Launcher::start_wanted() {
+  const int wanted = meeting_.take_wanted() + std::exchange(more_, 0);
+  for (int i = 0; i < wanted; ++i) {
+    if (stopped_by_ != 0 || first_ || timed_out_ || meeting_.ending()) return;
+    RankSetting setting = common_setting();
+    setting.rank = ranks_->first() + ranks_->size();
+    try {
+      output_.open_more();
+      const int number = workers_->add({.program = &plan_.program,
+                                        .environment = spelled_out(rank_environment(plan_.environment, setting)),
+                                        .cpus = bindings_[static_cast<std::size_t>(setting.rank) % bindings_.size()],
+                                        .input = -1,
+                                        .signal_mask = rank_mask()});
+      mention(fmt::format("worker {} is process {}", number, (*ranks_)[number].pid));
+    } catch (const std::exception& problem) {
+      meeting_.spawn_failed(problem.what());
+    }
+  }
+}
+
+// An elastic job may be without any worker for a moment, while its replacements are on their way.
+bool Launcher::goes_on() const {
+  if (ranks_->busy()) return true;
+  if (!plan_.options.elastic() || stopped_by_ != 0 || first_ || timed_out_ || reader_gone_ || meeting_.ending()) return false;
+  return !empty_until_.passed();
 }
 
 void Launcher::fail(int rank, int status) {
@@ -347,6 +431,25 @@ void Launcher::flush_screen() {
   }
 }
 
+// Of those that were asked to end. Workers that an elastic job lost before are forgotten.
+bool Launcher::ended_badly() const {
+  if (plan_.options.elastic()) return left_badly_;
+  for (int r = ranks_->first(); r < ranks_->first() + ranks_->size(); ++r)
+    if ((*ranks_)[r].status != 0) return true;
+  return false;
+}
+
+int Launcher::elastic_verdict() {
+  const auto ending = meeting_.ending();
+  if (ending && !ending->error) return mention(fmt::format("trained to the end after {}", format_seconds(age()))), 0;
+  if (ending && ending->error->kind != Kind::peer_lost) return kExitFailure;  // the coordinator has said why
+  const std::string how = last_end_ ? fmt::format("; the last one, worker {}, ended with {}", last_end_->rank, last_end_->how) : "";
+  say(fmt::format("no worker is left after {}{}; the job goes on from its newest checkpoint when it is started again",
+                  format_seconds(age()), how));
+  const int code = last_end_ ? exit_code_of(last_end_->status) : kExitFailure;
+  return code == 0 ? kExitFailure : code;
+}
+
 // The cause is the last thing on the screen.
 int Launcher::verdict() {
   int code = 0;
@@ -357,14 +460,15 @@ int Launcher::verdict() {
   } else if (trouble_) {
     code = trouble_->code;
     say(trouble_->what);
+  } else if (plan_.options.elastic() && stopped_by_ == 0 && !timed_out_ && !reader_gone_) {
+    code = elastic_verdict();
   } else if (timed_out_) {
     code = kExitTimeout;
     say(fmt::format("stopped: the job ran longer than --timeout {}", format_seconds(plan_.options.timeout)));
   } else if (reader_gone_) {
     code = kExitSignalBase + SIGPIPE;
   } else if (stopped_by_ != 0) {
-    for (int r = ranks_->first(); r < ranks_->first() + ranks_->size(); ++r)
-      if ((*ranks_)[r].status != 0) code = kExitSignalBase + stopped_by_;
+    if (ended_badly()) code = kExitSignalBase + stopped_by_;
     if (!plan_.options.quiet) say(fmt::format("stopped by {} after {}", signal_name(stopped_by_), format_seconds(age())));
   } else {
     mention(fmt::format("all {} ranks ended well after {}", ranks_->size(), format_seconds(age())));

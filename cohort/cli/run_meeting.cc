@@ -4,6 +4,9 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "cohort/base/error.h"
 
 namespace cohort::cli {
@@ -32,6 +35,7 @@ Meeting::Meeting(MeetingPlan plan)
 
 void Meeting::open() {
   if (!plan_.elsewhere.empty()) return;
+  if (plan_.elastic) return open_elastic();
   group::CoordinatorOptions how{.job = plan_.job, .size = plan_.ranks, .secret = plan_.secret, .start_timeout = plan_.start_timeout};
   how.say = [this](const std::string& text) {
     {
@@ -42,6 +46,47 @@ void Meeting::open() {
   };
   coordinator_ = std::make_unique<group::Coordinator>(std::move(how), std::move(listener_));
 }
+
+// The log has no name once it is open: it is of use to this launcher alone, and goes with it.
+void Meeting::open_elastic() {
+  group::ElasticCoordinatorOptions how{.rules = *plan_.elastic, .secret = plan_.secret, .log = {}, .say = {}, .respawn = {}};
+  how.rules.job = plan_.job;
+  const auto later = [this](auto what) {
+    {
+      const std::lock_guard lock(mutex_);
+      what();
+    }
+    eventfd_write(wake_.get(), 1);
+  };
+  how.say = [this, later](const std::string& text) { later([&] { lines_.push_back(text); }); };
+  how.respawn = [this, later](int count) { later([&] { wanted_ += count; }); };
+  how.goodbye = [this, later](std::int64_t pid) { later([&] { let_go_.insert(pid); }); };
+  std::string folder = (std::filesystem::temp_directory_path() / "cohort.XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) throw_system(fmt::format("make the folder {}", folder));
+  how.log = folder + "/decisions";
+  elastic_ = std::make_unique<group::ElasticCoordinator>(std::move(how), std::move(listener_));
+  std::filesystem::remove_all(folder);
+}
+
+void Meeting::process_ended(std::int64_t pid, const std::string& how) {
+  if (elastic_) elastic_->process_ended(pid, how);
+}
+
+void Meeting::spawn_failed(const std::string& why) {
+  if (elastic_) elastic_->spawn_failed(why);
+}
+
+int Meeting::take_wanted() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(wanted_, 0);
+}
+
+bool Meeting::let_go(std::int64_t pid) {
+  const std::lock_guard lock(mutex_);
+  return let_go_.contains(pid);
+}
+
+std::optional<group::ElasticCoordinator::Ending> Meeting::ending() const { return elastic_ ? elastic_->ending() : std::nullopt; }
 
 void Meeting::rank_ended(int rank, const std::string& how) {
   if (coordinator_) coordinator_->rank_ended(Rank{rank}, how);

@@ -4,12 +4,15 @@
 #pragma once
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "cohort/base/deadline.h"
 #include "cohort/base/fd.h"
 #include "cohort/cli/run_holdings.h"
+#include "cohort/group/elastic_coordinator.h"
 #include "cohort/group/rendezvous.h"
 
 namespace cohort::cli {
@@ -18,11 +21,12 @@ struct MeetingPlan {
   std::string job;
   int ranks = 1;
   Seconds start_timeout{30};
-  int master_port = 0;                  // 0: a free one
-  net::Secret secret{};                 // empty: a fresh one
-  net::Address listen{"127.0.0.1", 0};  // of the coordinator
-  bool tls = false;                     // connections go through TLS
-  std::string elsewhere{};              // host:port of a coordinator that somebody else holds; empty: we do
+  int master_port = 0;                           // 0: a free one
+  net::Secret secret{};                          // empty: a fresh one
+  net::Address listen{"127.0.0.1", 0};           // of the coordinator
+  bool tls = false;                              // connections go through TLS
+  std::string elsewhere{};                       // host:port of a coordinator that somebody else holds; empty: we do
+  std::optional<group::ElasticRules> elastic{};  // workers come and go; its job is filled in here
 };
 
 class Meeting {
@@ -42,7 +46,15 @@ class Meeting {
   int lines_fd() const { return wake_.get(); }  // readable when take_lines() has something
   std::vector<std::string> take_lines();
 
+  // --- an elastic job
+  void process_ended(std::int64_t pid, const std::string& how);
+  void spawn_failed(const std::string& why);
+  int take_wanted();              // workers to start, since it was asked last
+  bool let_go(std::int64_t pid);  // this process was told that it may end
+  std::optional<group::ElasticCoordinator::Ending> ending() const;
+
  private:
+  void open_elastic();
   const MeetingPlan plan_;
   net::Listener listener_;  // until open()
   std::string address_;
@@ -53,8 +65,11 @@ class Meeting {
 
   std::mutex mutex_;
   std::vector<std::string> lines_;  // guarded by mutex_
+  int wanted_ = 0;                  // guarded by mutex_
+  std::set<std::int64_t> let_go_;   // guarded by mutex_
 
-  std::unique_ptr<group::Coordinator> coordinator_;  // last: its thread uses all of the above
+  std::unique_ptr<group::Coordinator> coordinator_;  // these two last: their threads use all of the above
+  std::unique_ptr<group::ElasticCoordinator> elastic_;
 };
 
 std::string random_job_name();  // "run-5f3a9c01d2e4"

@@ -134,6 +134,15 @@ constexpr Option kOptions[] = {
     {"--stop-grace", "TIME", "after a signal from you, from forwarding it to SIGKILL (30s)",
      [](RunOptions& o, Text v) { o.stop_grace = parse_seconds(v); }},
 
+    {"--min-n --min-np --min-num-proc", "N", "elastic: workers may be lost and come; below N the job waits for more",
+     [](RunOptions& o, Text v) { o.least = whole(v, 1, 4096); }},
+    {"--max-n --max-np --max-num-proc", "N", "elastic: at most N work at a time (as many as -n says)",
+     [](RunOptions& o, Text v) { o.most = whole(v, 1, 4096); }},
+    {"--respawns", "N", "elastic: lost workers that are replaced, in all (ten times -n)",
+     [](RunOptions& o, Text v) { o.respawns = whole(v, 0, 1'000'000); }},
+    {"--lost-after", "TIME", "elastic: a worker that is silent for so long is left behind (2s)",
+     [](RunOptions& o, Text v) { o.lost_after = parse_seconds(v); }},
+
     {"--bind", "HOW", "none, core, numa, or auto: numa where there are several nodes, else none",
      [](RunOptions& o, Text v) {
        one_of(v, {"none", "core", "numa", "auto"}), o.bind = v;
@@ -187,8 +196,7 @@ struct Refusal {
 };
 
 constexpr Refusal kRefusals[] = {
-    {"--min-np --max-np --min-num-proc --max-num-proc --elastic-timeout --reset-limit --blacklist-cooldown-range",
-     "elastic jobs are not something this launcher does"},
+    {"--elastic-timeout --reset-limit --blacklist-cooldown-range", "an elastic job is told --min-n, --max-n, --respawns and --lost-after"},
     {"--rdzv-conf --start-method --virtual-local-rank --logs-specs --duplicate-stdout-filters",
      "it steers an agent that does not exist here"},
     {"--signals-to-handle", "SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded, always"},
@@ -291,6 +299,14 @@ RunOptions parse_run(const std::vector<std::string>& args, const group::Environm
     throw_failure(Kind::usage, "--redirects and --tee need a folder: --output DIR");
   const int named = static_cast<int>(!options.hosts.empty()) + static_cast<int>(!options.host_file.empty()) +
                     static_cast<int>(!options.discovery.empty()) + static_cast<int>(options.nodes > 1);
+  if (options.most > 0 && !options.elastic())
+    throw_failure(Kind::usage, "--max-n without --min-n: an elastic job says how few workers it can go on with");
+  if (options.elastic() && named > 0)
+    throw_failure(Kind::usage, "an elastic job (--min-n) has its workers on this host: leave out -H, --hostfile, --nnodes");
+  if (options.elastic() && options.tls)
+    throw_failure(Kind::usage, "an elastic job (--min-n) does not speak TLS: its workers are on this host; leave out --tls (COHORT_TLS)");
+  if (options.elastic() && options.lost_after < Seconds{0.1})
+    throw_failure(Kind::usage, "--lost-after {}: below 0.1 s every busy worker is taken for lost", format_seconds(options.lost_after));
   if (named > 1) throw_failure(Kind::usage, "hosts are named once: -H, --hostfile, --host-discovery-script or --nnodes");
   return options;
 }

@@ -62,6 +62,13 @@ struct RunOptions {
   bool tls = false;          // connections of launcher and ranks go through TLS
   std::string interface;     // through which ranks and launcher are reached; empty: found out
 
+  // Elastic: workers come and go while the job runs. 0: it has its ranks from the beginning to the end.
+  int least = 0;          // fewer than these wait for more
+  int most = 0;           // more than these stand by; 0: as many as are started
+  int respawns = -1;      // lost workers that are replaced, in all; -1: ten times as many as are started
+  Seconds lost_after{2};  // a worker that is silent for so long is taken for lost
+  bool elastic() const { return least > 0; }
+
   // Of programs of our own, no options of `cohort run`:
   bool quit_asks = false;      // ranks answer SIGQUIT and go on
   bool draws_bar = false;      // a rank draws a bar on our terminal

@@ -97,10 +97,25 @@ TEST(RunOptions, EnginesAreVariablesOfTheRanks) {
 TEST(RunOptions, WhatNeedsElasticityIsRefusedWithASentence) {
   EXPECT_THAT(refusal({"--nnodes", "1:4", "p"}), HasSubstr("--nnodes: '1:4' is refused: elastic"));
   EXPECT_THAT(refusal({"-H", "a", "--hostfile", "f", "p"}), HasSubstr("hosts are named once"));
-  EXPECT_THAT(refusal({"--min-np", "2", "p"}), HasSubstr("elastic"));
+  EXPECT_THAT(refusal({"--reset-limit", "2", "p"}), HasSubstr("--min-n, --max-n, --respawns"));
   EXPECT_THAT(refusal({"--max_restarts", "3", "p"}), HasSubstr("does not restart"));
   EXPECT_THAT(refusal({"--rdzv-backend", "etcd", "p"}), HasSubstr("inside this launcher"));
   EXPECT_THAT(refusal({"--fusion-threshold-mb", "64", "p"}), HasSubstr("Horovod's own engine"));
+}
+
+TEST(RunOptions, ElasticJobsAreToldTheirLimitsInEverySpelling) {
+  for (const char* flag : {"--min-n", "--min-np", "--min_num_proc"}) {
+    const RunOptions o = parse_run({"-n", "4", flag, "2", "--max-np=6", "--respawns", "9", "--lost-after", "500ms", "p"}, {});
+    EXPECT_TRUE(o.elastic());
+    EXPECT_EQ(o.least, 2);
+    EXPECT_EQ(o.most, 6);
+    EXPECT_EQ(o.respawns, 9);
+    EXPECT_EQ(o.lost_after, Seconds{0.5});
+  }
+  EXPECT_FALSE(parse_run({"-n", "4", "p"}, {}).elastic());
+  EXPECT_THAT(refusal({"--max-n", "4", "p"}), HasSubstr("--max-n without --min-n"));
+  EXPECT_THAT(refusal({"--min-n", "1", "-H", "a:2", "p"}), HasSubstr("on this host"));
+  EXPECT_THAT(refusal({"--min-n", "1", "--lost-after", "1ms", "p"}), HasSubstr("every busy worker"));
 }
 
 TEST(RunOptions, MistakesAreAnsweredWithTheNearestName) {

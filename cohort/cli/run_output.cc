@@ -32,6 +32,11 @@ void Output::open_files(int first, int ranks) {
   for (int r = first; r < first + ranks; ++r) open_files_of(r, desk(r));
 }
 
+void Output::open_more() {
+  desks_.emplace_back();
+  if (!options_.output.empty()) open_files_of(first_ + static_cast<int>(desks_.size()) - 1, desks_.back());
+}
+
 void Output::open_files_of(int rank, Desk& desk) const {
   const std::string folder = fmt::format("{}/rank.{}", options_.output, rank);
   std::error_code problem;

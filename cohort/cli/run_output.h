@@ -26,6 +26,7 @@ class Output : public RankSink {
  public:
   Output(const RunOptions& options, Screen& screen) : options_(options), screen_(screen) {}
   void open_files(int first, int ranks);
+  void open_more();  // for one more rank, behind the last
   void write(int rank, int stream, std::string_view bytes, Clock::time_point now) override;
   void finish(int rank, int stream) override { screen_.finish(rank, stream); }
   std::vector<std::string> last_words(int rank) const;

@@ -33,6 +33,12 @@ void LocalRanks::start(int first, const std::vector<ChildPlan>& plans) {
   }
 }
 
+int LocalRanks::add(const ChildPlan& plan) {
+  children_.push_back(start_child(plan));
+  ranks_.push_back({children_.back().pid, std::nullopt, {}});
+  return first_ + size() - 1;
+}
+
 std::vector<Ranks::Ended> LocalRanks::take_ends() {
   std::vector<Ended> ended;
   int status = 0;

@@ -59,6 +59,7 @@ class LocalRanks : public Ranks {
   explicit LocalRanks(RankSink& sink) : sink_(sink) {}
   // All or none: what was started is killed when a later one cannot be.
   void start(int first, const std::vector<ChildPlan>& plans);
+  int add(const ChildPlan& plan);  // one more, behind the last; its number
 
   std::vector<Ended> take_ends() override;  // reaps every child that has ended; orphans of the ranks only vanish
   void signal(int number) override;

@@ -78,6 +78,9 @@ class Engine {
   Verdict finish(std::span<const double> sums = {});
   // Called from backward, at the first gradient of a step that synchronises.
   void on_first_gradient(std::function<void()> call) { on_first_ = std::move(call); }
+  // Called from finish() when all that the update needs is held here (gradients and decision()) and nothing has changed: a further vote, of
+  // an elastic job. When it throws, finish() does, with the step undecided: end_alone(decision()) may still end it.
+  void on_agreed(std::function<void()> call) { on_agreed_ = std::move(call); }
 
   const std::vector<std::unique_ptr<sync::Bucket>>& buckets() const { return buckets_; }
   const LaneChoice& lanes() const { return lanes_choice_; }
@@ -105,6 +108,7 @@ class Engine {
   Standing standing() const { return standing_; }
   const Decision& decision() const { return decision_; }  // of the last step that was decided
   // Not a collective, after finish() failed: ends the step by what its vote said, here or on another survivor, without the others' help.
+  // In stage 0, where every rank has everything, also without a buddy.
   // Own and kept pieces are up to date then; up to stage 2 other elements of the parameters need not be.
   void end_alone(const Decision& decision);
   // As each_shard(), of what this rank keeps of the one before it.
@@ -175,7 +179,7 @@ class Engine {
   Standing standing_ = Standing::decided;
   Decision decision_;
   std::size_t updated_ = 0;  // buckets of the step that was decided
-  std::function<void()> on_first_;
+  std::function<void()> on_first_, on_agreed_;
 };
 
 }  // namespace cohort::engine

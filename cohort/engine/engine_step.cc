@@ -88,6 +88,7 @@ Verdict Engine::finish(std::span<const double> sums) {
   Verdict verdict = vote(sums, reports);
   const auto start = Clock::now();
   decision_ = {verdict.committed, verdict.clip, find_missing(verdict.sums.back())};
+  if (on_agreed_) on_agreed_();
   updated_ = 0;
   standing_ = Standing::decided;
   verdict.sums.pop_back();
@@ -171,7 +172,7 @@ void Engine::settle_all() {
 }
 
 void Engine::end_alone(const Decision& decision) {
-  if (!has_buddy()) throw_failure(Kind::usage, "strategy {}: a step ends together; say buddy=true", options_.strategy);
+  if (stage() > 0 && !has_buddy()) throw_failure(Kind::usage, "strategy {}: a step ends together; say buddy=true", options_.strategy);
   if (standing_ == Standing::open) throw_failure(Kind::bug, "step {} had not come to its vote", step_.step);
   if (standing_ == Standing::undecided) updated_ = 0;
   decision_ = decision;

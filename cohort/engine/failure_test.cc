@@ -109,6 +109,34 @@ TEST(AFailedEngine, FailsAgainAndLeavesNoHookBehind) {
   });
 }
 
+// An elastic job's vote fails on one rank, after all have agreed: nothing has changed there, and it can end the step by itself with the
+// bits of the others, or leave it.
+TEST(AStepHeldBackByAFurtherVote, IsEndedAloneWithTheBitsOfTheOthers) {
+  for (const bool ends : {true, false})
+    collective::run_ranks(2, [&](collective::Communicator& comm) {
+      const at::Tensor w = at::ones({4}).requires_grad_(true);
+      Engine engine(comm, {{"w", w}}, {.strategy = "all_reduce(op=sum)", .lanes = 0, .clip_norm = 1}, optim::make("sgd(lr=1)"));
+      engine.on_agreed([&] {
+        EXPECT_EQ(w[0].item<float>(), 1) << "the update came before the vote";
+        if (comm.rank() == Rank{1}) throw_failure(Kind::peer_lost, "the vote was not heard");
+      });
+      engine.begin({.step = 1, .lr = 1});
+      (w.sum() * (comm.rank().value + 1)).backward();
+      if (comm.rank() == Rank{0}) {
+        engine.finish();
+      } else {
+        EXPECT_THAT(failure_of([&] { engine.finish(); }).what, HasSubstr("was not heard"));
+        EXPECT_EQ(engine.standing(), Standing::undecided);
+        EXPECT_EQ(w[0].item<float>(), 1);
+        if (ends) engine.end_alone(engine.decision());
+      }
+      float others = w[0].item<float>();
+      comm.broadcast(collective::piece(std::span(&others, 1)), Rank{0});
+      EXPECT_NEAR(others, 0.5, 1e-5);  // a gradient of 3 in each of four places, clipped to a norm of 1
+      EXPECT_EQ(w[0].item<float>(), ends || comm.rank() == Rank{0} ? others : 1);
+    });
+}
+
 TEST(Lanes, AreAsManyAsOnTheRankWithTheFewestCores) {
   collective::run_ranks(2, [](collective::Communicator& comm) {
     const at::Tensor a = at::ones({4}).requires_grad_(true), b = at::ones({4}).requires_grad_(true);

@@ -96,6 +96,7 @@ class Elastic {
   std::set<WorkerId> cut_off() const;
   std::string why_not(const Plan& plan) const;
   void release_leavers(const Plan& plan);
+  void begin_to_wait();
   void wait(const std::string& why);
   void form(const Plan& plan);
   std::string describe(const Plan& plan) const;

@@ -207,7 +207,7 @@ void Elastic::try_to_form() {
   const Plan plan = plan_next();
   if (plan.holders == 0 && !stateless_since_) stateless_since_ = now_;
   if (plan.holders > 0) stateless_since_.reset();
-  if (!waiting_since_ && charter_.epoch.value == 0 && !plan.members.empty()) waiting_since_ = warn_at_ = now_;
+  if (charter_.epoch.value == 0 && !plan.members.empty()) begin_to_wait();
   const std::string why = why_not(plan);
   if (why.empty()) return form(plan);
   release_leavers(plan);
@@ -223,7 +223,7 @@ void Elastic::release_leavers(const Plan& plan) {
     if (!known.leaving || !known.guest || !known.reported || known.saving) continue;
     const bool needed = !kept && effective(known);
     if (needed && !plan.members.empty()) continue;
-    known.saving = needed;
+    known.saving = needed && std::ranges::none_of(members(), &Known::saving);  // one writes for all
     known.released = true;
     known.presence = Presence::lost;
     out_.actions.push_back(Release{*known.guest, known.saving});
@@ -231,8 +231,16 @@ void Elastic::release_leavers(const Plan& plan) {
   }
 }
 
+// That workers need a moment to start is nothing to talk about.
+void Elastic::begin_to_wait() {
+  constexpr double kStart = 3;
+  if (waiting_since_) return;
+  waiting_since_ = now_;
+  warn_at_ = now_ + (charter_.epoch.value == 0 ? std::min(kStart, rules_.wait_limit) : 0);
+}
+
 void Elastic::wait(const std::string& why) {
-  if (!waiting_since_) waiting_since_ = warn_at_ = now_;
+  begin_to_wait();
   const double waited = now_ - *waiting_since_;
   if (waited >= rules_.wait_limit) return give_up(Kind::timeout, fmt::format("waited {:g} s: {}", rules_.wait_limit, why));
   if (now_ < warn_at_) return;

@@ -4,6 +4,7 @@
 // Owner: the caller. Threads: one per rank; a collective of all ranks of the epoch. Failure: Kind::timeout names the missing ranks (a log
 // line does after 5 s), Kind::peer_lost, Kind::corrupt (wrong key, version, job, epoch), Kind::usage (bad plan, transport not to be had).
 #pragma once
+#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,6 +27,8 @@ struct MeshPlan {
   int streams = 0;                  // sockets of a tcp link, at most kMostStreams, alike on all ranks; 0: auto, see streams_for
   // A word for each rank's host; ranks with different words never share memory. Empty: whoever can map each other shares a host.
   std::vector<std::string> hosts;
+  // Set by another thread: whoever still waits for peers gives up with Kind::aborted. Borrowed while ranks meet; none: nobody does.
+  const std::atomic<bool>* given_up = nullptr;
 };
 
 // What auto means: one socket, but four under a congestion control that paces (docs/bench.md).

@@ -16,6 +16,7 @@ namespace cohort::net {
 namespace {
 
 constexpr Seconds kWarnAfter{5};
+constexpr Seconds kLook{0.02};  // where somebody may call it off
 
 class Gathering {
  public:
@@ -43,6 +44,8 @@ class Gathering {
     while (true) {
       look();
       if (missing_ == 0) break;
+      if (plan_.given_up != nullptr && *plan_.given_up)
+        throw_failure(Kind::aborted, "rank {} of {} gave up waiting for {}", plan_.me.value, wires_.size(), missing_text());
       if (deadline_.passed())
         throw_failure(Kind::timeout, "rank {} of {} waited in vain for {}", plan_.me.value, wires_.size(), missing_text());
       if (warn.passed()) {
@@ -128,6 +131,7 @@ class Gathering {
 
   void sleep(Deadline warn) {
     Deadline until = deadline_.sooner(warn).sooner(door_.look_again());
+    if (plan_.given_up != nullptr) until = until.sooner(Deadline::in(kLook));
     polls_.clear();
     door_.watch(polls_);
     for (const auto& d : dials_) {

@@ -163,4 +163,17 @@ std::string scale_rule(const TrainConfig& config) {
 std::string forecast_file(const TrainConfig& config) { return run_folder(config) + "/forecast.json"; }
 std::string run_folder(const TrainConfig& config) { return config.out.empty() ? "runs/" + config.name : config.out; }
 
+void check_elastic(const TrainConfig& config) {
+  const auto refuse = [](std::string_view what, std::string_view why) {
+    throw_failure(Kind::usage, "an elastic job (--min-n) cannot have {}: {}", what, why);
+  };
+  if (Spec::parse(config.engine.strategy).name != "all_reduce")
+    refuse(fmt::format("engine.strategy={}", config.engine.strategy),
+           "a lost rank would take its part of the state along; take all_reduce, or a fixed number of ranks");
+  if (config.engine.early_update) refuse("engine.early_update", "a step that a rank is lost in could not be called off");
+  if (config.sync_batch_norm) refuse("sync_batch_norm", "its layers are tied to one set of ranks");
+  if (config.engine.autotune) refuse("engine.autotune", "it would try everything again after every change");
+  if (config.observe.plan) refuse("observe.plan", "a prediction is for one number of ranks");
+}
+
 }  // namespace cohort

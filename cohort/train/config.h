@@ -79,6 +79,8 @@ void fields(TrainConfig& c, FieldList& f);
 
 // Combinations that cannot be, with the reason. Specs are parsed as far as that needs no torch.
 void check(const TrainConfig& config);
+// Kind::usage with the reason for what cannot be elastic: sharded state, early_update, ties to one roster.
+void check_elastic(const TrainConfig& config);
 std::string scale_rule(const TrainConfig& config);     // of the loss: config.scale, or what auto means
 std::string run_folder(const TrainConfig& config);     // config.out, or runs/<name>
 std::string forecast_file(const TrainConfig& config);  // what `cohort plan` said about the run before it began; in its folder

@@ -149,7 +149,11 @@ Job init(JobOptions options) {
     return value == nullptr || *value == 0 ? nullptr : value;  // VARIABLE= is unset
   });
   if (options.calibration.empty()) options.calibration = collective::usual_calibration_folder();
-  return init(group::find_place(group::read_environment()), options);
+  const group::Environment environment = group::read_environment();
+  if (const auto elastic = environment.find("COHORT_ELASTIC"); elastic != environment.end() && !elastic->second.empty())
+    throw_failure(Kind::usage,
+                  "this program expects a fixed number of ranks, and the job is elastic: start it without --min-n, or use ElasticJob");
+  return init(group::find_place(environment), options);
 }
 
 }  // namespace cohort

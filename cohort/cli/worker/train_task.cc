@@ -3,11 +3,17 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <optional>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log.h"
 #include "cohort/cli/cli.h"
 #include "cohort/cli/worker/asked.h"
+#include "cohort/cli/worker/notices.h"
 #include "cohort/cli/worker/tasks.h"
+#include "cohort/collective/calibrated.h"
+#include "cohort/train/loop/elastic_trainer.h"
 #include "cohort/train/loop/together.h"
 #include "cohort/train/loop/trainer.h"
 #include "cohort/train/settings.h"
@@ -15,7 +21,43 @@
 namespace cohort::cli::worker {
 namespace {
 
+int tell_end(const RunSummary& summary) {
+  std::fflush(stdout);
+  if (!summary.saved) fmt::print(stderr, "cohort train: the run ended, but its last checkpoint could not be written; see above\n");
+  return summary.saved ? 0 : kExitFailure;
+}
+
+// A worker of a job that others join and leave while it trains.
+int train_elastic(group::SeatOptions seat, const TrainConfig& config) {
+  Whereabouts where;
+  const Asked asked(where);  // both before the first thread of the job
+  Notices notices;
+  ElasticSettings settings;
+  Config(settings.job).read_environment("COHORT_", [](const char* name) -> const char* {
+    const char* value = std::getenv(name);
+    return value == nullptr || *value == 0 ? nullptr : value;
+  });
+  if (!settings.job.log.empty()) set_log_level(settings.job.log);
+  if (settings.job.calibration.empty()) settings.job.calibration = collective::usual_calibration_folder();
+  settings.threads = settings.job.threads;
+  if (const char* folder = std::getenv("COHORT_HISTORY"); folder != nullptr) settings.history = folder;
+  ElasticTrainer trainer(std::move(seat), config, std::move(settings), where);
+  notices.tell([&](const std::string& signal) { trainer.leave(signal); });
+  std::optional<RunSummary> summary;
+  try {
+    summary = trainer.run();
+  } catch (...) {
+    notices.tell({});  // before the trainer goes
+    throw;
+  }
+  notices.tell({});
+  if (!summary) return 0;
+  fmt::print("\n{}", summary_text(*summary));
+  return tell_end(*summary);
+}
+
 int train(const TrainConfig& config) {
+  if (auto seat = ElasticJob::from_environment(group::read_environment())) return train_elastic(*std::move(seat), config);
   Whereabouts where;
   const Asked asked(where);  // before the first thread of the job
   where.doing("meeting the other ranks");
@@ -26,9 +68,7 @@ int train(const TrainConfig& config) {
   try {
     const RunSummary summary = Trainer(job, config, &where).run();
     if (job.rank().value == 0) fmt::print("\n{}", summary_text(summary));
-    std::fflush(stdout);
-    if (!summary.saved) fmt::print(stderr, "cohort train: the run ended, but its last checkpoint could not be written; see above\n");
-    return summary.saved ? 0 : kExitFailure;
+    return tell_end(summary);
   } catch (const Failure& failure) {
     if (told_elsewhere(failure.error(), job.rank())) return kExitUsage;
     throw;

@@ -41,6 +41,9 @@ struct Evaluation {
 class Learner {
  public:
   Learner(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here, Whereabouts& where);
+  // Of materials that were gathered before. An elastic job hands them from one epoch's learner to the next (not with sync_batch_norm, which
+  // ties the model to a communicator); parameters and buffers are rank 0's then.
+  Learner(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here, Whereabouts& where, Materials materials);
 
   data::Position position() const { return position_; }  // of the next step
   std::int64_t samples_taken() const;                    // of the epoch of position(), by all ranks
@@ -54,6 +57,8 @@ class Learner {
   void start_at(std::int64_t epoch, std::int64_t samples, std::int64_t step);
 
   StepResult train_step();
+  bool under_way() const { return under_way_.has_value(); }  // a step came to its vote and is not counted yet: something failed
+  data::Share share() const { return share_of(config_, train_->size(), comm_.size(), comm_.rank().value); }
   // After a rank was lost: the last step that was decided here, and whether the update of it is still to be counted.
   std::int64_t decided() const { return step_ + (ends_here() ? 1 : 0); }
   // Not a collective: ends the step under way by what its vote said (engine.h), with nobody's help.
@@ -77,10 +82,8 @@ class Learner {
   std::int64_t global_batch() const { return static_cast<std::int64_t>(config_.data.batch) * config_.data.accumulate * comm_.size(); }
 
  private:
-  Learner(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here, Whereabouts& where, Materials materials);
   std::vector<engine::Parameter> parameters(const optim::Optimizer& rule);
   void open_loader();
-  data::Share share() const { return share_of(config_, train_->size(), comm_.size(), comm_.rank().value); }
   at::Tensor forward(const at::Tensor& inputs);  // logits in fp32, computed in config.precision
   nn::Tensors on_device(const data::Batch& batch) const;
   double compute(const data::Batch& batch);  // forward and backward of all its micro-batches; returns the sum of losses

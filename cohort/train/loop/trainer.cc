@@ -21,7 +21,8 @@ void make_folder(const std::string& path) {
   if (error) throw_failure(Kind::usage, "cannot make the run's folder {}: {}; say another `out`", path, error.message());
 }
 
-// The effective settings without remarks: where they came from is the launcher's knowledge.
+}  // namespace
+
 std::string bare_yaml(TrainConfig& config) {
   constexpr std::string_view kRemark = "  # default";
   std::string text;
@@ -32,8 +33,6 @@ std::string bare_yaml(TrainConfig& config) {
   }
   return text;
 }
-
-}  // namespace
 
 Trainer::Trainer(Job& job, TrainConfig config, Whereabouts* where)
     : Trainer(

@@ -15,6 +15,9 @@
 
 namespace cohort {
 
+// The effective settings without remarks: where they came from is the launcher's knowledge.
+std::string bare_yaml(TrainConfig& config);
+
 class Trainer {
  public:
   // where: kept up to date with what this rank does (whereabouts.h); must outlive the Trainer.

@@ -1,0 +1,31 @@
+// Turns SIGTERM and SIGUSR1 into a notice that this worker is to leave: whoever trains hears of it and leaves after a step. Made before any
+// other thread, as Asked. Owner: a task. Threads: one of its own. Failure: Kind::system.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace cohort::cli::worker {
+
+class Notices {
+ public:
+  Notices();
+  ~Notices();
+  Notices(const Notices&) = delete;
+  Notices& operator=(const Notices&) = delete;
+  // On this object's thread, with the signal's name; at once for one that came before. Empty: nobody is told any more.
+  void tell(std::function<void(const std::string&)> whom);
+
+ private:
+  void wait();
+
+  std::mutex mutex_;
+  std::function<void(const std::string&)> whom_;  // guarded by mutex_
+  std::string came_;                              // guarded by mutex_
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace cohort::cli::worker

@@ -1,0 +1,48 @@
+// The ElasticCoordinator is Elastic (elastic.h) with a port, a log and a clock: workers connect, what they say becomes events, decisions
+// are on disk before anybody hears of them, and actions leave as frames (orders.h). It lives in the launcher as one thread that polls.
+// Strangers are turned away by the handshake; a worker that talks nonsense loses its connection, nobody else does.
+// Owner: the launcher. Threads: any may call; callbacks run on the coordinator's own. Failure: the constructor throws (as DecisionLog);
+// a log that takes no more ends the job, since what cannot be written must not be told.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cohort/group/elastic_types.h"
+#include "cohort/net/wire.h"
+
+namespace cohort::group {
+
+struct ElasticCoordinatorOptions {
+  ElasticRules rules;
+  net::Secret secret;
+  std::string log;                              // file of decisions (decision_log.h)
+  std::function<void(const std::string&)> say;  // one line for people
+  std::function<void(int)> respawn;             // so many workers are to be started
+  std::function<void(std::int64_t)> goodbye{};  // the job has let this process go, or told it that all is over: it ends by itself
+};
+
+class ElasticCoordinator {
+ public:
+  ElasticCoordinator(ElasticCoordinatorOptions options, net::Listener listener);
+  ~ElasticCoordinator();  // sends what it has begun to send, then ends: within a second
+  ElasticCoordinator(const ElasticCoordinator&) = delete;
+  ElasticCoordinator& operator=(const ElasticCoordinator&) = delete;
+
+  const net::Address& address() const;
+  // A worker's process on this host is gone. One that had not arrived counts as a start that failed.
+  void process_ended(std::int64_t pid, std::string how);
+  void spawn_failed(std::string why);
+
+  struct Ending {
+    std::optional<Error> error;  // none: trained to the end
+  };
+  std::optional<Ending> ending() const;  // none: the job goes on
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cohort::group

@@ -1,0 +1,80 @@
+#include "cohort/train/elastic_job.h"
+
+#include <utility>
+
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
+#include "cohort/collective/calibrated.h"
+#include "cohort/net/connect.h"
+#include "cohort/net/loopback.h"
+
+namespace cohort {
+
+std::optional<group::SeatOptions> ElasticJob::from_environment(const group::Environment& environment) {
+  const auto value = [&](const char* name) {
+    const auto at = environment.find(name);
+    return at == environment.end() ? std::string() : at->second;
+  };
+  const std::string heartbeat = value("COHORT_ELASTIC");
+  if (heartbeat.empty()) return std::nullopt;
+  const std::string job = value("COHORT_JOB"), rendezvous = value("COHORT_RENDEZVOUS"), secret = value("COHORT_SECRET_FILE");
+  if (job.empty() || rendezvous.empty() || secret.empty())
+    throw_failure(Kind::usage,
+                  "COHORT_ELASTIC={} without COHORT_JOB, COHORT_RENDEZVOUS and COHORT_SECRET_FILE: `cohort run --min-n` sets all",
+                  heartbeat);
+  return group::SeatOptions{.job = job,
+                            .coordinator = net::Address::parse(rendezvous),
+                            .secret = net::Secret::from_file(secret),
+                            .host = "localhost",
+                            .heartbeat = parse_seconds(heartbeat)};
+}
+
+ElasticJob::ElasticJob(group::SeatOptions seat, JobOptions options) : where_(seat), options_(std::move(options)), seat_(std::move(seat)) {}
+
+std::unique_ptr<collective::Communicator> ElasticJob::connect(const group::Seat::Begun& epoch) {
+  std::shared_ptr<net::Mesh> mesh;
+  if (epoch.roster.size() == 1) {
+    mesh = std::move(net::loopback_meshes(1).front());
+  } else {
+    net::MeshPlan plan{.job = epoch.roster.job,
+                       .epoch = epoch.roster.epoch,
+                       .me = epoch.rank,
+                       .secret = where_.secret,
+                       .addresses = {},
+                       .transport = options_.transport,
+                       .congestion = options_.congestion,
+                       .hosts = {},
+                       .given_up = &seat_.sealed()};
+    for (const auto& member : epoch.roster.members) plan.addresses.push_back(net::Address::parse(member.address));
+    mesh = net::connect_mesh(std::move(plan), seat_.listener(), Deadline::in(options_.start_timeout));
+  }
+  seat_.guard([mesh](const Error& why) { mesh->abort(why); });  // also while the communicator opens
+  const std::string constants = epoch.rank == Rank{0} ? collective::find_calibration(options_.calibration, mesh->transport()) : "";
+  auto comm = collective::open(mesh, {.timeout = options_.timeout,
+                                      .warn_after = options_.warn_after,
+                                      .algorithm = options_.algorithm,
+                                      .canonical_only = options_.bits == "same",
+                                      .calibration = constants});
+  seat_.guard([mesh, inner = comm.get()](const Error& why) { inner->abort(why); });
+  return comm;
+}
+
+bool ElasticJob::commit(collective::Communicator& comm) {
+  const auto called_off = [&] { throw_failure(Kind::aborted, "epoch {} is over: its roster changes", comm.epoch().value); };
+  if (!seat_.prepare()) called_off();
+  std::int32_t wishes = seat_.wish() ? 1 : 0;
+  comm.all_reduce(collective::piece(std::span(&wishes, 1)), collective::Op::sum, {.name = "the vote for this step"});
+  if (!seat_.decide()) called_off();
+  return wishes > 0;
+}
+
+void ElasticJob::leave_epoch(std::unique_ptr<collective::Communicator> comm, const Error* error) {
+  seat_.guard({});
+  if (comm && error) comm->abort(*error);
+  comm.reset();
+  seat_.left(error);
+}
+
+bool ends_epoch(const Error& error) { return error.kind == Kind::peer_lost || error.kind == Kind::timeout || error.kind == Kind::aborted; }
+
+}  // namespace cohort

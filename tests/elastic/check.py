@@ -1,0 +1,135 @@
+"""Claims about `cohort train --min-n`: check.py <programs> <claim>"""
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from jobs import FOR_EVER, Job, Runs, VectorJob, wait_until  # noqa: E402
+
+
+def launched(programs, scratch):
+    """`cohort run --min-n`: a killed worker is replaced, one that was asked leaves, one more comes; all of it is said, and the job ends well."""
+    dice = random.Random(7)
+    with VectorJob(programs, scratch, "run", n=3, least=2, most=4, steps=4000) as job:
+        for _ in range(3):
+            job.await_size(3)
+            job.await_step(job.step() + dice.randrange(5, 60))
+            before, lost = job.epoch(), job.steps_lost()
+            job.kill(dice.choice(job.workers()))
+            job.await_epoch_after(before)
+            assert job.steps_lost() - lost <= 1, job.log()
+        job.await_size(3)
+        job.process.send_signal(signal.SIGUSR2)
+        job.await_size(4)
+        job.kill(job.workers()[0], signal.SIGUSR1)
+        job.await_size(3)
+        job.ends()
+        assert job.said("is lost: ") and job.said(r"worker \d+ \(process \d+\) ended: killed by SIGKILL") and job.said("leaves: SIGUSR1"), job.log()
+        job.judge()
+
+
+def abandoned(programs, scratch):
+    """Nobody is left and nobody may come: the job ends, with a reason and a status that is not 0. Nothing of it stays behind."""
+    with VectorJob(programs, scratch, "run", n=2, least=1, flags=["--respawns", "0"], steps=1000000) as job:
+        job.await_step(20)
+        for pid in job.workers():
+            job.kill(pid)
+        job.ends(status=128 + signal.SIGKILL)
+        assert job.said("no worker is left"), job.log()
+
+
+def killed(programs, scratch):
+    """kill -9 at random steps: survivors go on, a replacement comes, at most one step is computed again, and the bits are those of a run without
+    faults whose ranks came and went at the same steps."""
+    dice = random.Random(6)
+    with Job(programs, scratch, "run", n=3, least=2, steps=FOR_EVER, optim__rule="adam(lr=1e-3)") as job:
+        for kill in range(2):
+            job.await_size(3)
+            job.await_step(job.step() + dice.randrange(5, 40))
+            before, lost = job.epoch(), job.steps_lost()
+            at = job.kill(dice.choice(job.workers()))
+            took = job.await_epoch_after(before) - at
+            print(f"kill {kill}: next step after {took:.2f} s, {job.steps_lost() - lost} steps again")
+            assert job.steps_lost() - lost <= 1, job.log()
+        job.await_size(3)
+        job.await_step(job.step() + 20)
+        job.stops()
+        assert job.said(r"is lost: "), job.log()
+        assert job.said(r"go on after step \d+"), job.log()
+        assert job.said(r"with the state of rank 0 \(process \d+\)"), job.log()
+        job.judge()
+        job.same_as_replay()
+
+
+def preempted(programs, scratch):
+    """SIGUSR1 to a worker: it ends well after its step, nothing is computed again, the others go on; SIGUSR2 to the launcher brings one more."""
+    with Job(programs, scratch, "run", n=3, least=1, steps=FOR_EVER) as job:
+        job.await_step(20)
+        leaver = job.workers()[1]
+        job.kill(leaver, signal.SIGUSR1)
+        job.await_size(2)
+        wait_until("the worker ends", lambda: leaver not in job.workers())
+        job.await_step(job.step() + 20)
+        job.process.send_signal(signal.SIGUSR2)
+        job.await_size(3)
+        job.await_step(job.step() + 20)
+        job.stops()
+        assert job.steps_lost() == 0, job.log()
+        assert job.said("leaves: SIGUSR1"), job.log()
+        job.judge()
+        job.same_as_replay()
+
+
+def stopped(programs, scratch):
+    """A worker that is stopped is left behind after --lost-after; woken up it can do no harm, and is taken in as a new one."""
+    with Job(programs, scratch, "run", n=3, least=1, flags=["--respawns", "0", "--lost-after", "1s"], steps=FOR_EVER) as job:
+        job.await_step(20)
+        asleep = job.pid_of(0)  # the one that writes checkpoints and metrics
+        at = job.kill(asleep, signal.SIGSTOP)
+        job.await_size(2)
+        print(f"left behind after {time.monotonic() - at:.2f} s")
+        assert job.said("nothing heard for 1 s"), job.log()
+        job.kill(asleep, signal.SIGCONT)
+        job.await_size(3)
+        job.await_step(job.step() + 20)
+        job.stops()
+        assert job.said("it may join as new"), job.log()
+        job.judge()
+        job.same_as_replay()
+
+
+def ended(programs, scratch):
+    """Without faults an elastic run has the bits of a fixed one, and ends by itself; stopped by SIGTERM, started again it goes on where it was."""
+    with Job(programs, scratch, "whole", n=2, least=1, steps=60, data__test="synthetic(samples=101, split=test)", epochs=3) as job:
+        job.ends()
+        job.judge()
+        job.runs.train("fixed", n=2, **job.sets)
+        assert job.runs.tensors("whole") == job.runs.tensors("fixed"), job.log()
+        assert [m["test_loss"] for m in job.runs.metrics("whole") if "test_loss" in m] == \
+            [m["test_loss"] for m in job.runs.metrics("fixed") if "test_loss" in m]
+    with Job(programs, scratch, "run", n=2, least=1, steps=FOR_EVER) as job:
+        job.await_step(50)
+        job.stops()
+        step = job.step()
+        again = job.runs.train("run", n=2, **{**job.sets, "steps": step + 5})
+        assert f"goes on after update {step}\n" in again.stdout, again.stdout
+
+
+def refused(programs, scratch):
+    """What cannot be elastic says why, before anything starts."""
+    runs = Runs(programs, scratch)
+    for sets, words in (({"sync": "zero(stage=1)"}, "take all_reduce"), ({"engine.early_update": "true"}, "could not be called off"),
+                        ({"sync_batch_norm": "true"}, "tied to one set of ranks")):
+        done = runs.call(runs.command("run", 2, **sets) + ["--min-n", "1"], status=2)
+        assert words in done.stderr, done.stderr
+    done = runs.call(runs.command("run", 2) + ["--min-n", "3"], status=2)
+    assert "min <= n <= max" in done.stderr, done.stderr
+    done = runs.call(runs.command("run", 2) + ["--max-n", "3"], status=2)
+    assert "--max-n without --min-n" in done.stderr, done.stderr
+
+
+with tempfile.TemporaryDirectory(prefix="cohort-elastic-") as folder:
+    {claim.__name__: claim for claim in (launched, abandoned, killed, preempted, stopped, ended, refused)}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)
