@@ -63,8 +63,7 @@ if(NOT TARGET Torch::libtorch)
   # Full paths also give the RPATH. What a CUDA wheel's libraries need themselves lies in other packages, which they find by their own
   # RUNPATH when the program starts, so the linker need not resolve it.
   set_property(TARGET Torch::libtorch PROPERTY INTERFACE_LINK_LIBRARIES ${lib}/libtorch.so ${lib}/libtorch_cpu.so ${lib}/libc10.so)
-  # libtorch_cpu exports a std::filesystem of its own, built by an older GCC: the system's must be found first, or programs built by GCC 13
-  # crash in directory iterators.
+  # libtorch_cpu exports a std::filesystem of its own, built by another GCC: the system's is to be found first.
   set_property(TARGET Torch::libtorch PROPERTY INTERFACE_LINK_OPTIONS -Wl,--allow-shlib-undefined
     $<$<CXX_COMPILER_ID:GNU>:LINKER:--push-state,--no-as-needed,-lstdc++,--pop-state>)
   if(CohortTorch_CUDA)

@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <ftw.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -83,6 +85,13 @@ std::string unique_name(std::string_view prefix) {
   return fmt::format("{}-{}-{:016x}", prefix, getpid(), random);
 }
 
+std::error_code remove_tree(const std::string& path) noexcept {
+  constexpr int kOpenFolders = 16;  // at a time; deeper trees take longer
+  const auto each = [](const char* name, const struct stat*, int, FTW*) { return std::remove(name) == 0 || errno == ENOENT ? 0 : -1; };
+  if (::nftw(path.c_str(), each, kOpenFolders, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT) return {};
+  return {errno, std::generic_category()};
+}
+
 TempDir::TempDir(std::string_view prefix) : owner_pid_(getpid()) {
   std::error_code error;
   const auto base = std::filesystem::temp_directory_path(error).string();
@@ -91,8 +100,7 @@ TempDir::TempDir(std::string_view prefix) : owner_pid_(getpid()) {
 }
 
 TempDir::~TempDir() {
-  std::error_code ignored;
-  if (getpid() == owner_pid_) std::filesystem::remove_all(path_, ignored);
+  if (getpid() == owner_pid_) remove_tree(path_);
 }
 
 }  // namespace cohort

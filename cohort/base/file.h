@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "cohort/base/bytes.h"
 
@@ -18,6 +19,10 @@ void write_file_atomically(const std::string& path, std::string_view content, un
 
 // "prefix-<pid>-<random>", different at every call on every process of a host.
 std::string unique_name(std::string_view prefix);
+
+// A folder and all that is in it, or a file; links are not followed. Nothing there: no error. Not std::filesystem::remove_all: libtorch
+// exports a copy of it that was built by another compiler, and programs that meet that one crash.
+std::error_code remove_tree(const std::string& path) noexcept;
 
 // A private folder (mode 0700) under $TMPDIR or /tmp, removed with everything in it by the process that made it
 // (a forked child leaves it alone).

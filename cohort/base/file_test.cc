@@ -18,6 +18,20 @@ using testing::HasSubstr;
 
 std::size_t entries(const std::string& folder) { return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {})); }
 
+TEST(File, ATreeIsRemovedWithoutFollowingLinks) {
+  const TempDir dir;
+  write_file_atomically(dir.file("kept"), "x");
+  fs::create_directories(dir.file("tree") + "/a/b");
+  write_file_atomically(dir.file("tree") + "/a/b/c", "x");
+  fs::create_directory_symlink(dir.path(), dir.file("tree") + "/link");
+  EXPECT_FALSE(remove_tree(dir.file("tree")));
+  EXPECT_EQ(entries(dir.path()), 1U);
+  EXPECT_FALSE(remove_tree(dir.file("tree"))) << "nothing there is no error";
+  EXPECT_FALSE(remove_tree(dir.file("kept")));
+  EXPECT_EQ(entries(dir.path()), 0U);
+  EXPECT_EQ(remove_tree("/proc/self/status").value(), EPERM);
+}
+
 TEST(File, WritesAndReadsBackAnyBytes) {
   const TempDir dir;
   std::string content(100'000, '\0');

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <set>
 
+#include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/trace.h"
@@ -148,8 +149,7 @@ void Store::prune(Saved& saved) const {
       // Out of sight in one instant: a crash half way leaves a temporary, not half a checkpoint.
       const auto aside = workshop_path(folder_, listed.step) + "-old";
       if (::rename(listed.path.c_str(), aside.c_str()) != 0) throw_system(fmt::format("rename {} to {}", listed.path, aside));
-      std::error_code error;
-      fs::remove_all(aside, error);
+      std::error_code error = remove_tree(aside);
       if (error && fs::exists(aside, error))  // a Store that started meanwhile may have swept it
         saved.warnings.push_back(fmt::format("{}, removed, still takes space as {}", listed.path, aside));
       saved.removed.push_back(listed.path);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cohort/base/error.h"
+#include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/output.h"
@@ -55,8 +56,7 @@ Workshop::Workshop(const std::string& path) : path_(path) {
 }
 
 bool Workshop::make() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);  // ours by name: left by an earlier process with our pid
+  remove_tree(path_);  // ours by name: left by an earlier process with our pid
   if (::mkdir(path_.c_str(), 0700) != 0) throw_system(fmt::format("mkdir {}", path_));
   lock_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock_) return false;
@@ -66,8 +66,7 @@ bool Workshop::make() {
 }
 
 Workshop::~Workshop() {
-  std::error_code ignored;
-  if (ours_) fs::remove_all(path_, ignored);
+  if (ours_) remove_tree(path_);
 }
 
 void sweep_workshops(const std::string& folder) {
@@ -79,7 +78,7 @@ void sweep_workshops(const std::string& folder) {
   for (const auto& path : leftovers) {
     Fd lock;
     if (!is_abandoned(path, lock)) continue;
-    fs::remove_all(path, error);
+    error = remove_tree(path);
     if (error)
       log_warning("{} is left from a process that died and cannot be removed: {}", path.string(), error.message());
     else

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "cohort/base/error.h"
+#include "cohort/base/file.h"
 
 namespace cohort::cli {
 
@@ -65,7 +66,7 @@ void Meeting::open_elastic() {
   if (mkdtemp(folder.data()) == nullptr) throw_system(fmt::format("make the folder {}", folder));
   how.log = folder + "/decisions";
   elastic_ = std::make_unique<group::ElasticCoordinator>(std::move(how), std::move(listener_));
-  std::filesystem::remove_all(folder);
+  remove_tree(folder);
 }
 
 void Meeting::process_ended(std::int64_t pid, const std::string& how) {

@@ -107,7 +107,7 @@ int verify(const VerifyOptions& o) {
       progress.show(fmt::format("{} on {} ranks", sync, ranks), done++ / total);
       perform(o, config, run, false);
       const auto all = compare_runs(reference.folder, run.folder, o.most());
-      if (temporary) std::filesystem::remove_all(run.folder);
+      if (temporary) remove_tree(run.folder);
       progress.clear();
       if (!o.json) print_table(run, all);
       for (const Comparison& c : all) {

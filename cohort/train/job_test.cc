@@ -163,7 +163,7 @@ TEST(Job, EveryOptionIsDescribed) {
   JobOptions options;
   const Config config(options);
   EXPECT_THAT(config.help(), HasSubstr("start_timeout"));
-  EXPECT_EQ(config.all().size(), 10u);
+  EXPECT_EQ(config.all().size(), 15u);
 }
 
 }  // namespace

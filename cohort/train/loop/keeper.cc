@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/checkpoint/party.h"
 #include "cohort/checkpoint/workshop.h"
@@ -30,7 +31,7 @@ void set_aside(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::exists(folder, error) || fs::is_empty(folder, error)) return;
-  fs::remove_all(folder + ".old", error);
+  error = remove_tree(folder + ".old");
   if (!error) fs::rename(folder, folder + ".old", error);
   if (error) throw_failure(Kind::system, "cannot move {} to {}.old: {}; say another `out`", folder, folder, error.message());
   log_info("starting anew: the checkpoints of the run before are in {}.old", folder);

@@ -63,7 +63,7 @@ std::int64_t new_meeting(const std::string& folder) {
   std::vector<fs::path> left;
   for (const auto& entry : fs::directory_iterator(folder, error))
     if (entry.path().filename().string().starts_with(kPlace)) left.push_back(entry.path());
-  for (const auto& path : left) fs::remove_all(path, error);
+  for (const auto& path : left) remove_tree(path);
   return static_cast<std::int64_t>(std::random_device{}());
 }
 
@@ -119,8 +119,7 @@ checkpoint::Checkpoint Rescue::save(Learner& learner, const std::function<void(c
   party.folder = workshop.path();
   write_file_atomically(place_ + "/workshop", party.folder);
   auto saved = store.save(made.manifest, made.files(), workshop, party);
-  std::error_code error;
-  fs::remove_all(place_, error);  // all have read what was there before they wrote their parts
+  remove_tree(place_);  // all have read what was there before they wrote their parts
   return saved.checkpoint;
 }
 
