@@ -117,7 +117,11 @@ TEST(NodesProcess, WhatIsMissingIsSaid) {
 TEST(NodesProcess, MpirunBetweenHostsNeedsTheSecretFileOnly) {
   const Cluster cluster(2);
   const SecretFile secret;
-  const Words words{LAUNCH_MPIRUN,
+  const Words words{"timeout",
+                    "-k",
+                    "1",
+                    "10",
+                    LAUNCH_MPIRUN,
                     "--allow-run-as-root",
                     "--mca",
                     "plm_rsh_agent",
@@ -134,8 +138,13 @@ TEST(NodesProcess, MpirunBetweenHostsNeedsTheSecretFileOnly) {
                     "-x",
                     "COHORT_RENDEZVOUS",
                     LAUNCH_RANK};
-  const auto r = run(cluster.on(0, words),
-                     cluster.variables({{"COHORT_SECRET_FILE", secret.path}, {"COHORT_RENDEZVOUS", Cluster::address(1) + ":29501"}}));
+  const auto once = [&] {
+    return run(cluster.on(0, words),
+               cluster.variables({{"COHORT_SECRET_FILE", secret.path}, {"COHORT_RENDEZVOUS", Cluster::address(1) + ":29501"}}));
+  };
+  auto r = once();
+  // One time in ten Open MPI 4.1.4 loses a daemon of its own here, before it has started a rank, and waits for it for ever.
+  for (int again = 0; again < 4 && r.code >= 124 && r.out.empty(); ++again) r = once();
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(lines_of(r.out).size(), 4u) << r.out << r.err;
   EXPECT_THAT(r.out, AllOf(HasSubstr("rank 3 of 4, local 1 of 2, sum 10, place openmpi"), HasSubstr("rank 0 of 4, local 0 of 2, sum 10")));
