@@ -21,7 +21,7 @@ void write_file_atomically(const std::string& path, std::string_view content, un
 std::string unique_name(std::string_view prefix);
 
 // A folder and all that is in it, or a file; links are not followed. Nothing there: no error. Not std::filesystem::remove_all: libtorch
-// exports a copy of it that was built by another compiler, and programs that meet that one crash.
+// exports a copy of that, built by another compiler, which a program may meet instead of its own.
 std::error_code remove_tree(const std::string& path) noexcept;
 
 // A private folder (mode 0700) under $TMPDIR or /tmp, removed with everything in it by the process that made it

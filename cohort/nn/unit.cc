@@ -35,8 +35,8 @@ void check(const Unit& unit) {
   }
 }
 
-// Of torch before 2.13 what reading it says cannot be taken back: there memory that is away says torch's own words ("its data is not
-// allocated yet"), without a name.
+// Of torch before 2.13 what reading it says cannot be taken back: there reading memory that is away says torch's own words, without a name,
+// or crashes where an operator does not look.
 template <class Storage>
 concept CanForgetItsWords = requires(Storage& storage) {
   storage.clear_data_ptr_access_error_msg_();

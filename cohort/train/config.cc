@@ -173,6 +173,8 @@ void check_elastic(const TrainConfig& config) {
   if (config.engine.early_update) refuse("engine.early_update", "a step that a rank is lost in could not be called off");
   if (config.sync_batch_norm) refuse("sync_batch_norm", "its layers are tied to one set of ranks");
   if (config.engine.autotune) refuse("engine.autotune", "it would try everything again after every change");
+  if (config.comm != "own")
+    refuse(fmt::format("comm={}", config.comm), "an engine underneath keeps to the ranks it was opened with; take comm=own");
   if (config.observe.plan) refuse("observe.plan", "a prediction is for one number of ranks");
 }
 

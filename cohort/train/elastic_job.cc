@@ -43,6 +43,8 @@ std::unique_ptr<collective::Communicator> ElasticJob::connect(const group::Seat:
                        .addresses = {},
                        .transport = options_.transport,
                        .congestion = options_.congestion,
+                       .all_far = options_.checksums == "always",
+                       .streams = options_.streams,
                        .hosts = {},
                        .given_up = &seat_.sealed()};
     for (const auto& member : epoch.roster.members) plan.addresses.push_back(net::Address::parse(member.address));

@@ -122,7 +122,7 @@ def refused(programs, scratch):
     """What cannot be elastic says why, before anything starts."""
     runs = Runs(programs, scratch)
     for sets, words in (({"sync": "zero(stage=1)"}, "take all_reduce"), ({"engine.early_update": "true"}, "could not be called off"),
-                        ({"sync_batch_norm": "true"}, "tied to one set of ranks")):
+                        ({"sync_batch_norm": "true"}, "tied to one set of ranks"), ({"comm": "gloo", "bits": "free"}, "take comm=own")):
         done = runs.call(runs.command("run", 2, **sets) + ["--min-n", "1"], status=2)
         assert words in done.stderr, done.stderr
     done = runs.call(runs.command("run", 2) + ["--min-n", "3"], status=2)
