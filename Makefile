@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build chaos python test-python-all bench bench-precision bench-plan hostile format lint asan tsan fuzz clean setup
+.PHONY: help demo test build chaos python test-python-all bench bench-precision bench-plan bench-loading hostile format lint asan tsan fuzz clean setup
 JOBS := $(shell nproc)
 BENCH_SIZES := 4,1KiB,64KiB,1MiB,16MiB,100MiB,256MiB
 BENCH_RANKS := 2 4
@@ -51,6 +51,9 @@ bench-precision: build ## accuracy of bf16 and fp16 against fp32 on Fashion-MNIS
 
 bench-plan: build ## memory and step time as `cohort plan` predicts them against what runs measure
 	@bench/plan.py build/bin
+
+bench-loading: build ## what loading and augmenting cost of the shortest training step
+	@bench/loading.py build/bin
 
 hostile: build ## a million hostile connections to a running job, step times with and without, into build/hostile.jsonl: about a quarter of an hour
 	@tests/hostile/check.py build/bin storm

@@ -13,8 +13,11 @@ struct ImageShape {
 };
 
 // out[i] = in[i] * times + plus, of bytes and of floats: the same bits for the same values.
-void scale_pixels(const std::uint8_t* in, float* out, std::int64_t count, float times, float plus);
-void scale_pixels(const float* in, float* out, std::int64_t count, float times, float plus);
+struct Scaling {
+  float times = 1, plus = 0;
+};
+void scale_pixels(const std::uint8_t* in, float* out, std::int64_t count, Scaling by);
+void scale_pixels(const float* in, float* out, std::int64_t count, Scaling by);
 void widen(const std::uint8_t* in, std::int64_t* out, std::int64_t count);
 
 // A map of the plane. Warped by it, an image has at p what it had at centre + m (p - centre) + (x, y); p is (x, y), the centre the image's.

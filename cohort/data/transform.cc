@@ -3,6 +3,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/registry.h"
 #include "cohort/data/transforms_rows.inc"
+#include "cohort/data/warp.h"
 
 namespace cohort::data {
 namespace {
@@ -63,23 +64,28 @@ std::string Transforms::text() const {
   return all;
 }
 
+namespace {
+
+void warp_channel(const std::uint8_t* in, float* out, const ImageShape& shape, const Affine& map, Scaling scaling, Workbench& bench) {
+  if (!moves_whole_pixels(map) && warp_small(in, out, static_cast<int>(shape.height), static_cast<int>(shape.width), map, scaling)) return;
+  for (auto& image : bench.images) image.resize(static_cast<std::size_t>(shape.plane()));
+  scale_pixels(in, bench.images[0].data(), shape.plane(), {});
+  warp(bench.images[0].data(), bench.images[1].data(), {1, shape.height, shape.width}, map);
+  scale_pixels(bench.images[1].data(), out, shape.plane(), scaling);
+}
+
+}  // namespace
+
 void Transforms::make(const std::uint8_t* pixels, float* out, const ImageShape& shape, Dice dice, Workbench& bench) const {
-  constexpr float kToUnit = 1.0F / 255;
+  constexpr Scaling kToUnit{.times = 1.0F / 255};
   Affine map;
   for (const auto& one : random_) map = map * one->map(dice);
-  const float* changed = nullptr;  // null: still the bytes
-  if (map != Affine{}) {
-    for (auto& image : bench.images) image.resize(static_cast<std::size_t>(shape.elements()));
-    scale_pixels(pixels, bench.images[0].data(), shape.elements(), 1, 0);
-    warp(bench.images[0].data(), bench.images[1].data(), shape, map);
-    changed = bench.images[1].data();
-  }
-  for (std::int64_t c = 0; c < shape.channels; ++c) {
-    const float times = scale_ ? scale_->times[static_cast<std::size_t>(c)] : kToUnit;
-    const float plus = scale_ ? scale_->plus[static_cast<std::size_t>(c)] : 0;
-    const std::int64_t at = c * shape.plane();
-    if (changed != nullptr) scale_pixels(changed + at, out + at, shape.plane(), times, plus);
-    if (changed == nullptr) scale_pixels(pixels + at, out + at, shape.plane(), times, plus);
+  for (std::size_t c = 0; c < static_cast<std::size_t>(shape.channels); ++c, pixels += shape.plane(), out += shape.plane()) {
+    const Scaling scaling = scale_ ? Scaling{scale_->times[c], scale_->plus[c]} : kToUnit;
+    if (map == Affine{})
+      scale_pixels(pixels, out, shape.plane(), scaling);
+    else
+      warp_channel(pixels, out, shape, map, scaling, bench);
   }
 }
 

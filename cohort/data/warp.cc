@@ -153,7 +153,7 @@ Affine operator*(const Affine& a, const Affine& b) {
 }
 
 void warp(const float* in, float* out, const ImageShape& shape, const Affine& map) {
-  if (!warp_whole(in, out, shape, map) && !warp_small(in, out, shape, map)) warp_any(in, out, shape, map);
+  if (!warp_whole(in, out, shape, map)) warp_any(in, out, shape, map);
 }
 
 }  // namespace cohort::data

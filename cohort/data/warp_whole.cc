@@ -10,9 +10,13 @@ bool whole(float value) { return std::abs(value) < 1e6F && value == std::floor(v
 
 }  // namespace
 
+bool moves_whole_pixels(const Affine& m) {
+  return (m.xx == 1 || m.xx == -1) && m.xy == 0 && m.yx == 0 && m.yy == 1 && whole(m.x) && whole(m.y);
+}
+
 bool warp_whole(const float* in, float* out, const ImageShape& shape, const Affine& m) {
+  if (!moves_whole_pixels(m)) return false;
   const bool mirrored = m.xx == -1;
-  if ((!mirrored && m.xx != 1) || m.xy != 0 || m.yx != 0 || m.yy != 1 || !whole(m.x) || !whole(m.y)) return false;
   const std::int64_t height = shape.height, width = shape.width, down = static_cast<std::int64_t>(m.y);
   const std::int64_t first = static_cast<std::int64_t>(m.x) + (mirrored ? width - 1 : 0);  // where column 0 comes from
   const std::int64_t begin = std::clamp<std::int64_t>(mirrored ? first - width + 1 : -first, 0, width);

@@ -34,7 +34,7 @@ TEST(Zoom, BesideARotationIsOnePassOfBoth) {
   const auto cosine = static_cast<float>(std::cos(turn)), sine = static_cast<float>(std::sin(turn));
   const auto back = static_cast<float>(1 / (1 + dice.uniform(-20, 20) / 100));
   std::vector<float> in(static_cast<std::size_t>(kTestShape.elements())), out(in.size());
-  scale_pixels(test_set().sample(0, scratch).input, in.data(), kTestShape.elements(), 1, 0);
+  scale_pixels(test_set().sample(0, scratch).input, in.data(), kTestShape.elements(), {});
   warp(in.data(), out.data(), kTestShape, {cosine * back, sine * back, -sine * back, cosine * back});
   for (float& value : out) value *= 1.0F / 255;
   EXPECT_EQ(made("rotate(degrees=30), zoom(percent=20)", 5), out);
