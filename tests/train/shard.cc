@@ -51,6 +51,18 @@ void need(bool ok, const char* what) {
   if (!ok) throw std::runtime_error(what);
 }
 
+// Everything is in the host's memory already.
+void need_a_refusal(cohort::Job& job, cohort::ShardedOptions options, Net& net) {
+  options.stage = 2;
+  options.more = "offload=host";
+  try {
+    const cohort::Sharded copied(job, net, options);
+  } catch (const cohort::Failure& failure) {
+    return need(std::string(failure.what()).find("offload=file:FOLDER") != std::string::npos, failure.what());
+  }
+  need(false, "offload=host was taken for a module on the CPU");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -66,6 +78,7 @@ int main(int argc, char** argv) try {
   cohort::ShardedOptions options{
       .stage = stage, .optimizer = "sgd(lr=0.5, momentum=0.9)", .bucket = cohort::ByteSize{100000}, .lanes = std::atoi(argv[2])};
   options.blocks = {{"in", net.in.ptr()}, {"out", net.out.ptr()}};
+  need_a_refusal(job, options, net);
   cohort::Sharded zero(job, net, options);
   // Not Adam: it makes whole steps of gradients that are zero but for rounding.
   torch::optim::SGD reference(whole.parameters(), torch::optim::SGDOptions(0.5).momentum(0.9));

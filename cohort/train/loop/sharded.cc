@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <map>
 
+#include "cohort/base/error.h"
+#include "cohort/base/spec.h"
 #include "cohort/nn/residency.h"
 #include "cohort/nn/tensor.h"
 #include "cohort/train/job.h"
@@ -37,6 +40,18 @@ engine::EngineOptions options_of(const ShardedOptions& o) {
           .clip_norm = o.clip_norm};
 }
 
+// A copy of what lies in the same memory already would be a waste that nobody asked for.
+void check_offload(const torch::nn::Module& module, const ShardedOptions& options) {
+  const Spec strategy = Spec::parse(options_of(options).strategy);
+  const auto says_host = [](const auto& p) { return p.key == "offload" && p.value == "host"; };
+  const auto on_cpu = [](const at::Tensor& p) { return p.is_cpu(); };
+  const auto parameters = module.parameters();
+  if (std::ranges::any_of(strategy.params, says_host) && std::ranges::any_of(parameters, on_cpu))
+    throw_failure(Kind::usage,
+                  "Sharded: offload=host is for a module on a GPU; on the CPU everything lies in the host's memory already, and "
+                  "offload=file:FOLDER takes it to a disk");
+}
+
 // From here on all ranks have rank 0's values, before they are shared out.
 void begin_alike(collective::Communicator& comm, torch::nn::Module& module) {
   const at::NoGradGuard no_grad;
@@ -56,8 +71,8 @@ void begin_alike(collective::Communicator& comm, torch::nn::Module& module) {
 struct Sharded::Impl {
   Impl(collective::Communicator& comm, torch::nn::Module& module, const ShardedOptions& options, int cores, int ranks_here)
       : blocks(options.blocks),
-        core((begin_alike(comm, module), comm), parameters_of(module, options), options_of(options), optim::make(options.optimizer), cores,
-             ranks_here) {
+        core((check_offload(module, options), begin_alike(comm, module), comm), parameters_of(module, options), options_of(options),
+             optim::make(options.optimizer), cores, ranks_here) {
     begin(true);
   }
   void begin(bool sync) { core.begin({.step = steps + 1, .lr = core.rule()->default_lr()}, sync); }
