@@ -4,6 +4,8 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/torch.h>
 
+#include "cohort/nn/product.h"
+
 namespace cohort::nn {
 namespace {
 
@@ -21,14 +23,14 @@ bool can_accumulate(const at::Tensor& weight, const at::Tensor& out) {
 struct Accumulating : autograd::Function<Accumulating> {
   static at::Tensor forward(autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
     context->save_for_backward({x, weight});
-    return at::addmm(bias, x, weight.t());
+    return product(x, weight, bias);
   }
 
   static autograd::variable_list backward(autograd::AutogradContext* context, autograd::variable_list given) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &out = given[0];
     autograd::variable_list gradients(3);
-    if (context->needs_input_grad(0)) gradients[0] = out.mm(weight);
+    if (context->needs_input_grad(0)) gradients[0] = product(out, weight.t(), {});
     if (context->needs_input_grad(1)) gradients[1] = weight_gradient(weight, out, x);
     if (context->needs_input_grad(2)) gradients[2] = out.sum(0);
     return gradients;
@@ -54,10 +56,9 @@ InPlaceGradients::InPlaceGradients(bool allow) : before_(std::exchange(inner_all
 InPlaceGradients::~InPlaceGradients() { inner_allowed = before_; }
 
 at::Tensor linear(torch::nn::LinearImpl& layer, const at::Tensor& x) {
-  const bool accumulate = at::GradMode::is_enabled() && layer.weight.requires_grad() && layer.weight.grad().defined() &&
-                          layer.bias.defined() && x.dim() >= 2 && x.device().is_cpu() && x.scalar_type() == layer.weight.scalar_type() &&
-                          !at::autocast::is_autocast_enabled(at::kCPU);  // there the product has 16 bits, the gradient 32
-  if (!accumulate) return layer.forward(x);
+  const bool ours = layer.bias.defined() && x.dim() >= 2 && x.device().is_cpu() && x.scalar_type() == layer.weight.scalar_type() &&
+                    !at::autocast::is_autocast_enabled(at::kCPU);  // there the product has 16 bits, the gradient 32
+  if (!ours) return layer.forward(x);
   const at::Tensor y = Accumulating::apply(x.flatten(0, -2), layer.weight, layer.bias);
   if (x.dim() == 2) return y;
   auto sizes = x.sizes().vec();

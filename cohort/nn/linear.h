@@ -4,8 +4,8 @@
 // tenth of the step. Here, when W.grad exists at forward (the engine's buckets: a view of memory that all ranks reduce in place), the
 // product accumulates into it; W.grad is then handed to autograd as the gradient, which keeps it without a copy, so hooks fire as always.
 // Everything else is torch's: no bias, W.grad undefined, graphs of gradients, autograd::grad() with inputs, hooks on W that see the
-// gradient, other devices. A layer used twice in one graph accumulates in place once and by torch the second time; the sum is right.
-// Threads: as torch modules. Failure: torch's own, for shapes that do not fit.
+// gradient, other devices. Products themselves: product.h. A layer used twice in one graph accumulates in place once and by torch the
+// second time; the sum is right. Threads: as torch modules. Failure: torch's own, for shapes that do not fit.
 #pragma once
 #include <ATen/core/Tensor.h>
 
