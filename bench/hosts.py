@@ -52,6 +52,24 @@ def network(hosts, rate):
             subprocess.run(["ip", "netns", "del", space], stderr=subprocess.DEVNULL, check=False)
 
 
+def run_ranks(commands, limit, environments=None):
+    """What the first of these processes prints; none outlives the call."""
+    started = []
+    try:
+        for command, more in zip(commands, environments or [{}] * len(commands)):
+            started.append(subprocess.Popen([str(w) for w in command], stdout=subprocess.PIPE, text=True, env=dict(os.environ, **more)))
+        said = started[0].communicate(timeout=limit)[0]
+        codes = [p.wait(timeout=limit) for p in started]
+    finally:
+        for p in started:
+            if p.poll() is None:
+                p.send_signal(signal.SIGKILL)
+                p.wait()
+    if any(codes):
+        sys.exit(f"ranks ended with {codes}: {' '.join(map(str, commands[0]))}")
+    return said
+
+
 def measure(o, spaces, congestion, algorithm, limit):
     """Seconds of every round, of the slowest rank."""
     ranks = [(h, r) for h in range(o.hosts) for r in range(o.per_host)]
@@ -59,21 +77,9 @@ def measure(o, spaces, congestion, algorithm, limit):
     with tempfile.NamedTemporaryFile("w", suffix=".secret") as secret:
         secret.write(secrets.token_hex(32))
         secret.flush()
-        started = []
-        try:
-            for rank, (h, _) in enumerate(ranks):
-                words = ["ip", "netns", "exec", spaces[h], o.bench, rank, secret.name, addresses, o.bytes, o.rounds, algorithm, congestion, o.buffers, o.streams]
-                started.append(subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, text=True))
-            said = started[0].communicate(timeout=limit)[0]
-            codes = [p.wait(timeout=limit) for p in started]
-        finally:
-            for p in started:
-                if p.poll() is None:
-                    p.send_signal(signal.SIGKILL)
-                    p.wait()
-    if any(codes):
-        sys.exit(f"hosts.py: ranks ended with {codes}")
-    return json.loads(said)
+        commands = [["ip", "netns", "exec", spaces[h], o.bench, rank, secret.name, addresses, o.bytes, o.rounds, algorithm, congestion, o.buffers, o.streams]
+                    for rank, (h, _) in enumerate(ranks)]
+        return json.loads(run_ranks(commands, limit))
 
 
 def main():

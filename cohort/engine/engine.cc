@@ -56,10 +56,23 @@ void share_out(const nn::Model& model, std::vector<Parameter>& parameters) {
     for (const std::size_t i : units[u]) parameters[i].unit = static_cast<int>(u);
 }
 
+namespace {
+
+bool spans_hosts(const collective::Communicator& comm, int ranks_here) {
+  return ranks_here < comm.size() && comm.transport() != "shm" && comm.transport() != "loopback";
+}
+
+EngineOptions for_the_links(EngineOptions o, bool far) {
+  if (far && o.far_bucket > 0 && o.bucket > 0) o.bucket = std::min(o.bucket, o.far_bucket);
+  return o;
+}
+
+}  // namespace
+
 Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters, EngineOptions options,
                std::unique_ptr<optim::Optimizer> rule, int cores, int ranks_here)
     : comm_(comm),
-      options_(std::move(options)),
+      options_(for_the_links(std::move(options), spans_hosts(comm, ranks_here))),
       parameters_(trainable(std::move(parameters))),
       rule_(std::move(rule)),
       strategy_(sync::narrowed(sync::make(options_.strategy), options_.wire, options_.wire_sum == WireSum::fp32)),
@@ -80,7 +93,7 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
   malloc_trim(0);  // what parameters leave behind would stay with this process, in pieces
   arrived_.assign(parameters_.size(), false);
   touched_.assign(parameters_.size(), false);
-  open_lanes(choose_lanes(options_.lanes, cores, ranks_here, buckets_.size()));
+  open_lanes(choose_lanes(options_.lanes, cores, ranks_here, buckets_.size(), spans_hosts(comm_, ranks_here)));
   if (stage() >= 3) open_gathering();
   for (std::size_t i = 0; i < parameters_.size(); ++i)  // last, because nobody would take them off after a failure above
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i].tensor, std::make_unique<Hook>(*this, i));

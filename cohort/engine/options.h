@@ -14,6 +14,7 @@ struct EngineOptions {
   std::string strategy = "all_reduce(op=average)";
   ByteSize first_bucket{1_MiB};
   ByteSize bucket{25_MiB};
+  ByteSize far_bucket{1_MiB};
   int lanes = -1;
   bool early_update = false;
   double clip_norm = 0;
@@ -28,7 +29,12 @@ inline void fields(EngineOptions& o, FieldList& f) {
     "how ranks agree on gradients: all_reduce(op=average|sum), zero(stage=1|2|3, op=average|sum, buddy=, offload=)");
   f("first_bucket", o.first_bucket, "bytes of the first bucket: small, so that something leaves early");
   f("bucket", o.bucket, "bytes of the others; 0: one bucket for everything");
-  f("lanes", o.lanes, Range{-1, 4}, "threads that carry buckets while backward runs; -1: decided from the free cores");
+  f("far_bucket", o.far_bucket,
+    "bytes of any bucket at most where ranks are on several hosts: links are slow, and what leaves while backward runs costs nothing; 0: "
+    "no "
+    "other rule for them");
+  f("lanes", o.lanes, Range{-1, 4},
+    "threads that carry buckets while backward runs; -1: one where cores are free for it or ranks are on several hosts");
   f("early_update", o.early_update, "update each bucket as soon as it is agreed upon: faster, but a bad step can no longer be called off");
   f("clip_norm", o.clip_norm, Range{0, 1e30}, "largest norm of the whole gradient; 0: no clipping");
   f("norms", o.norms, "measure every rank's own gradient norm too (what noise scale and AdaScale read)");

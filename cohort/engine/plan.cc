@@ -28,9 +28,10 @@ std::vector<std::vector<std::size_t>> plan_buckets(std::span<const PlanTensor> t
   return buckets;
 }
 
-LaneChoice choose_lanes(int wanted, int cores, int ranks_here, std::size_t buckets) {
+LaneChoice choose_lanes(int wanted, int cores, int ranks_here, std::size_t buckets, bool far) {
   if (wanted >= 0) return {wanted, fmt::format("{} lane{} as told", wanted, wanted == 1 ? "" : "s")};
   if (buckets < 2) return {0, "no lane: a single bucket is ready only when backward ends"};
+  if (far) return {1, "1 lane: other hosts answer slowly, and waiting for them takes no core"};
   if (cores <= ranks_here)
     return {0, fmt::format("no lane: {} rank{} on {} core{} leave none free for it", ranks_here, ranks_here == 1 ? "" : "s", cores,
                            cores == 1 ? "" : "s")};

@@ -21,6 +21,7 @@ struct LaneChoice {
   int lanes = 0;
   std::string why;
 };
-LaneChoice choose_lanes(int wanted, int cores, int ranks_here, std::size_t buckets);  // wanted < 0: decide
+// wanted < 0: decide. far: ranks are on several hosts.
+LaneChoice choose_lanes(int wanted, int cores, int ranks_here, std::size_t buckets, bool far = false);
 
 }  // namespace cohort::engine

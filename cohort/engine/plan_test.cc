@@ -39,12 +39,14 @@ TEST(LaneChoice, NeedsAFreeCoreAndSomethingToCarryEarly) {
   EXPECT_EQ(choose_lanes(-1, 8, 4, 1).lanes, 0);
   EXPECT_EQ(choose_lanes(3, 1, 1, 1).lanes, 3);
   EXPECT_THAT(choose_lanes(-1, 4, 4, 5).why, HasSubstr("4 ranks on 4 cores"));
+  EXPECT_EQ(choose_lanes(-1, 4, 4, 5, true).lanes, 1) << "waiting for other hosts takes no core";
+  EXPECT_EQ(choose_lanes(-1, 4, 4, 1, true).lanes, 0);
 }
 
 TEST(EngineOptions, EveryFieldIsDescribed) {
   EngineOptions options;
   EXPECT_THAT(Config(options).help(), HasSubstr("early_update"));
-  EXPECT_EQ(Config(options).all().size(), 10u);
+  EXPECT_EQ(Config(options).all().size(), 11u);
 }
 
 }  // namespace

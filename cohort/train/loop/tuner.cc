@@ -17,11 +17,12 @@ std::vector<engine::EngineOptions> candidates(const TuneSetting& setting) {
   std::vector<engine::EngineOptions> all;
   const int most = setting.cores > setting.ranks_here ? 2 : 1;  // without a free core one lane is tried, more would only compete
   for (int lanes = 0; lanes <= most; ++lanes)
-    for (const std::size_t bucket : {std::size_t{0}, std::size_t{25_MiB}, std::size_t{4_MiB}}) {
+    for (const std::size_t bucket : {std::size_t{0}, std::size_t{25_MiB}, std::size_t{4_MiB}, std::size_t{1_MiB}}) {
       if (lanes > 0 && bucket == 0) continue;  // nothing to overlap
       engine::EngineOptions o = setting.options;
       o.lanes = lanes;
       o.bucket = ByteSize{bucket};
+      o.far_bucket = ByteSize{0};  // what is tried is tried as it is
       all.push_back(o);
     }
   return all;

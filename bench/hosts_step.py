@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Training steps between hosts that are network namespaces at a given rate: against their own limit, and against torch's DDP over gloo.
+
+    sudo bench/hosts_step.py --hosts 2 --models cnn,resnet18 --rate 1000 --rounds 3
+
+One rank a host. In turns, over the same link: cohort, torch's DDP (bench/contestants/torch_ddp.py), the same ranks without any synchronisation
+(what a step computes), and an all-reduce of the model's gradients alone (what it communicates). A step cannot be shorter than the longer
+of the last two; `over_limit` says how much longer it is. One JSON object a model. Needs root, for the namespaces (bench/hosts.py).
+"""
+import argparse
+import json
+import os
+import secrets
+import signal
+import statistics
+import sys
+import tempfile
+import types
+
+import hosts
+
+MODELS = {  # spec, data, samples of a rank, learning rate, steps before and in the measurement, bytes of gradients
+    "mlp": ("mlp(in=784, hidden=512x512, out=10)", "fashion_mnist(split=train)", 64, 0.05, 20, 100, 669706 * 4),
+    "cnn": ("cnn(in=1, size=28, classes=10)", "fashion_mnist(split=train)", 64, 0.05, 10, 60, 421642 * 4),
+    "resnet18": ("resnet18(in=3, classes=10, stem=cifar)", "synthetic(shape=3x32x32, classes=10, samples=10000)", 16, 0.01, 2, 8, 11173962 * 4),
+}
+WHO = ["cohort", "torch-ddp", "unsynced", "all_reduce"]
+LIMIT = 300  # seconds for one start
+QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+
+
+def in_each(spaces, command):
+    """Every host has a core of this machine, as far as they go round: real hosts do not take each other's."""
+    cores = sorted(os.sched_getaffinity(0))
+    return [["ip", "netns", "exec", space, "taskset", "-c", cores[h % len(cores)], *command] for h, space in enumerate(spaces)]
+
+
+def ours(o, spaces, model, who, secret, number):
+    spec, data, batch, lr, warm, steps, _ = MODELS[model]
+    command = [os.path.join(o.programs, "cohort-worker"), "bench-step", "--contestant", who, "--model", spec, "--data", data, "--batch", batch,
+               "--lr", lr, "--warm", warm, "--steps", steps, "--optim", "sgd"]
+    places = [dict(QUIET, COHORT_PLACE="torchrun", RANK=str(r), WORLD_SIZE=str(o.hosts), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="10.77.0.1",
+                   MASTER_PORT=str(21000 + 2 * number), TORCHELASTIC_RUN_ID=f"bench{number}", COHORT_SECRET_FILE=secret)
+              for r in range(o.hosts)]
+    said = json.loads(hosts.run_ranks(in_each(spaces, command), LIMIT, places).strip().splitlines()[-1])
+    return o.hosts * batch / said["samples_per_s"]
+
+
+def ddp(o, spaces, model, number):
+    _, _, batch, lr, warm, steps, _ = MODELS[model]
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "contestants", "torch_ddp.py")
+    command = [o.python, "-W", "ignore", script, "--ranks", o.hosts, "--model", model, "--batch", batch, "--lr", lr, "--warm", warm, "--steps", steps]
+    places = [dict(QUIET, RANK=str(r), WORLD_SIZE=str(o.hosts), MASTER_ADDR="10.77.0.1", MASTER_PORT=str(31000 + number), GLOO_SOCKET_IFNAME="eth0",
+                   COHORT_CONTESTANT_PARENT=str(os.getpid())) for r in range(o.hosts)]
+    said = json.loads(hosts.run_ranks(in_each(spaces, command), LIMIT, places).strip().splitlines()[-1])
+    return o.hosts * batch / said["samples_per_s"]
+
+
+def all_reduce(o, spaces, model):
+    asked = types.SimpleNamespace(hosts=o.hosts, per_host=1, bench=os.path.join(o.programs, "hosts_bench"), bytes=MODELS[model][-1], rounds=6,
+                                  buffers="allocate", streams=0)
+    return statistics.median(hosts.measure(asked, spaces, o.congestion, "auto", LIMIT)["seconds"])
+
+
+def main():
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    here = os.path.dirname(os.path.abspath(__file__))
+    parse.add_argument("--hosts", type=int, default=2)
+    parse.add_argument("--models", default="cnn,resnet18")
+    parse.add_argument("--rate", type=float, default=1000, help="Mbit/s of every host, each way")
+    parse.add_argument("--rounds", type=int, default=3)
+    parse.add_argument("--congestion", default="cubic", help="of our sockets, and in the namespaces")
+    parse.add_argument("--programs", default=os.path.join(here, "..", "build", "bin"))
+    parse.add_argument("--python", default=sys.executable, help="one that has torch")
+    o = parse.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with hosts.network(o.hosts, o.rate) as spaces, tempfile.NamedTemporaryFile("w", suffix=".secret") as secret:
+        for space in spaces:
+            hosts.sh("ip", "netns", "exec", space, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={o.congestion}")
+        secret.write(secrets.token_hex(32))
+        secret.flush()
+        number = 0
+        for model in o.models.split(","):
+            taken = {who: [] for who in WHO}
+            for round_ in range(o.rounds):
+                for who in WHO[round_ % 4:] + WHO[:round_ % 4]:
+                    number += 1
+                    taken[who].append(all_reduce(o, spaces, model) if who == "all_reduce" else
+                                      ddp(o, spaces, model, number) if who == "torch-ddp" else ours(o, spaces, model, who, secret.name, number))
+            middle = {who: statistics.median(of) for who, of in taken.items()}
+            limit = max(middle["unsynced"], middle["all_reduce"])
+            row = {"model": model, "hosts": o.hosts, "rate_mbit": o.rate, "congestion": o.congestion, "rounds": o.rounds}
+            row |= {f"{who}_ms": [round(1e3 * t, 2) for t in (middle[who], min(taken[who]), max(taken[who]))] for who in WHO}
+            row |= {"over_limit": round(middle["cohort"] / limit - 1, 3), "times_ddp": round(middle["torch-ddp"] / middle["cohort"], 3)}
+            print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
