@@ -31,8 +31,8 @@ build: setup ## build/bin/cohort, the libraries and the tests
 test: build ## build, then every test
 	@tools/test.sh
 
-chaos: build ## faults against elastic jobs of real processes, CHAOS_TRIES (200) of each kind, into build/chaos.jsonl
-	@python3 tests/chaos/chaos.py build/bin build/chaos.jsonl --tries $(or $(CHAOS_TRIES),200)
+chaos: build ## every fault of docs/reliability.md against real jobs, into build/chaos.jsonl; CHAOS_TRIES (200), CHAOS_ROWS, CHAOS_SEED, CHAOS_MINUTES
+	@python3 tests/chaos/chaos.py build/bin build/chaos.jsonl --tries $(or $(CHAOS_TRIES),200) --rows $(or $(CHAOS_ROWS),all) --seed $(or $(CHAOS_SEED),1) $(if $(CHAOS_MINUTES),--minutes $(CHAOS_MINUTES))
 
 python: setup ## the Python package into the Python that has torch (.venv): pip install .
 	@COHORT_CMAKE_DIR=build "$$(<build/python_path)" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps .

@@ -43,6 +43,7 @@ struct Prepared {
   cpu_set_t cpus;
   bool bound;
   sigset_t mask;
+  int orphan_signal;
   pid_t parent;
 };
 
@@ -53,7 +54,7 @@ struct Prepared {
     _exit(kExitNotFound);
   };
   setpgid(0, 0);
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up();
+  if (prctl(PR_SET_PDEATHSIG, p.orphan_signal) != 0) give_up();
   if (getppid() != p.parent) _exit(kExitSignalBase + SIGKILL);  // the launcher died before it could be watched
   if (dup2(p.input, 0) < 0 || dup2(p.out, 1) < 0 || dup2(p.err, 2) < 0) give_up();
   if (p.bound && sched_setaffinity(0, sizeof p.cpus, &p.cpus) != 0) give_up();
@@ -104,6 +105,7 @@ Child start_child(const ChildPlan& plan) {
                           as_set(plan.cpus),
                           !plan.cpus.empty(),
                           plan.signal_mask,
+                          plan.orphan_signal,
                           getpid()};
   const pid_t pid = fork();
   if (pid < 0) throw_system("cannot start another process (fork)");

@@ -19,6 +19,7 @@ struct ChildPlan {
   std::vector<int> cpus;                 // where it may run; empty: where we may
   int input = -1;                        // becomes its standard input; -1: /dev/null
   sigset_t signal_mask{};                // the mask the launcher itself was started with
+  int orphan_signal = SIGKILL;           // what it gets when the launcher dies; whoever gets a gentler one is watched over by somebody else
 };
 
 struct Child {

@@ -20,6 +20,7 @@ namespace cohort::cli {
 namespace {
 
 constexpr Seconds kEndLimit{1.5};
+constexpr Seconds kSaveLimit{8.5};  // for workers that save when the launcher is lost, before they are ended with all else
 
 struct Pipe {
   Fd read, write;
@@ -93,7 +94,20 @@ int watch(pid_t launcher, Signals& signals, Relay& input) {
   }
 }
 
-int in_front(std::string_view name, const Work& work, Signals& signals, Relay& input) {
+// Until no process of the job is left, the limit passes, or somebody does not want to wait.
+void let_them_save(Signals& signals, Deadline limit) {
+  constexpr int kLookMs = 20;
+  while (!limit.passed()) {
+    while (waitpid(-1, nullptr, WNOHANG) > 0) continue;
+    if (descendants(getpid()).empty()) return;
+    pollfd asked{signals.fd(), POLLIN, 0};
+    poll(&asked, 1, kLookMs);
+    for (const int number : signals.take())
+      if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT) return;
+  }
+}
+
+int in_front(std::string_view name, const Work& work, Signals& signals, Relay& input, bool saves = false) {
   Pipe alive = make_pipe();
   std::fflush(nullptr);
   const pid_t worker = fork();
@@ -106,6 +120,7 @@ int in_front(std::string_view name, const Work& work, Signals& signals, Relay& i
   alive.read.reset();
   input.keep_writer();
   const int status = watch(worker, signals, input);
+  if (WIFSIGNALED(status) && saves) let_them_save(signals, Deadline::in(kSaveLimit));
   end_descendants(Deadline::in(kEndLimit));
   if (WIFSIGNALED(status))
     fmt::print(stderr, "{}: the launcher (process {}) was {}; every process of the job was ended\n", name, worker, describe_status(status));
@@ -117,6 +132,7 @@ int in_front(std::string_view name, const Work& work, Signals& signals, Relay& i
 int run_in_front(LaunchPlan plan) {
   become_subreaper();
   Signals signals;
+  const bool saves = plan.options.saves_when_orphaned();
   const bool reads = plan.options.input == Stdin::first_rank;
   Relay input(reads && isatty(0) == 1);
   plan.input = reads ? (input.fd() >= 0 ? input.reader() : 0) : -1;
@@ -124,7 +140,7 @@ int run_in_front(LaunchPlan plan) {
     plan.front = std::move(front);
     return launch(std::move(plan), taken);
   };
-  return in_front("cohort run", work, signals, input);
+  return in_front("cohort run", work, signals, input, saves);
 }
 
 int watch_over(std::string_view name, const Work& work) {

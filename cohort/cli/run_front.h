@@ -3,6 +3,9 @@
 //
 //   shell -- front -- launcher -- rank 0, rank 1, ..   (a process group each; a rank dies with the launcher, PR_SET_PDEATHSIG)
 //
+// Workers of an elastic `cohort train` are told instead of killed when the launcher dies, end their step and save; the front ends what is
+// left after a few seconds.
+//
 // Threads: one. Failure: Kind::system before anything was started.
 #pragma once
 #include <functional>

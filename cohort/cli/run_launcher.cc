@@ -42,6 +42,7 @@ ScreenStyle style_for(const RunOptions& options) {
   return {options.prefix, {colored(1), colored(2)}, {over_bar(1), over_bar(2)}, same_file(1, 2)};
 }
 
+constexpr Seconds kSaveLimit{8};   // for workers that nobody coordinates any more, to save what they have and end
 constexpr Seconds kEmptyLimit{2};  // an elastic job without any worker: for its coordinator to ask for new ones
 constexpr int kRespawnsEach = 10;  // of a worker that dies again and again; more help nobody
 
@@ -61,6 +62,7 @@ MeetingPlan meeting_for(const LaunchPlan& plan) {
       .job = plan.options.job, .ranks = plan.ranks, .start_timeout = plan.options.start_timeout, .master_port = plan.options.master_port};
   m.tls = plan.options.tls;
   if (plan.options.elastic()) m.elastic = rules_for(plan);
+  m.supervised = plan.options.supervised;
   if (!plan.hosts.empty()) m.listen = {listening_host(plan.options.interface), 0};
   if (!plan.node) return m;
   const NodePlan& node = *plan.node;
@@ -92,11 +94,15 @@ class Launcher {
   RankSetting common_setting() const;
   sigset_t rank_mask() const;
   void turn();
+  void lose_front();
   void take_signals();
   void take_signal(int number);
   void note_ends();
   void note_elastic_end(const Ranks::Ended& ended);
   void start_wanted();
+  void keep_coordinator();
+  group::Workforce workforce() const;
+  int orphan_signal() const { return plan_.options.saves_when_orphaned() ? SIGTERM : SIGKILL; }
   bool goes_on() const;
   bool ended_badly() const;
   int elastic_verdict();
@@ -135,6 +141,7 @@ class Launcher {
   std::optional<Ranks::Trouble> trouble_;  // of a host; it or a rank's failure was first, not both
   int stopped_by_ = 0;                     // a signal of the user's
   bool timed_out_ = false;
+  bool forsaken_ = false;  // there is no coordinator, and will be none
   bool killed_ = false;
   bool front_gone_ = false;
   bool reader_gone_ = false;  // nobody reads our stdout any more
@@ -148,6 +155,7 @@ int Launcher::run() {
     throw;
   }
   while (goes_on() && !front_gone_) turn();
+  front_gone_ = front_gone_ || !plan_.front;
   wind_up();
   return verdict();
 }
@@ -156,6 +164,7 @@ void Launcher::start_ranks() {
   plan_.hosts.empty() ? start_here() : start_agents();
   if (plan_.input > 2 && plan_.hosts.empty()) close(plan_.input);
   meeting_.open();  // after the last fork: from here on there is a second thread
+  if (plan_.options.supervised) mention(fmt::format("the coordinator is process {}", meeting_.coordinator()));
 }
 
 RankSetting Launcher::common_setting() const {
@@ -201,7 +210,8 @@ void Launcher::start_here() {
                         .environment = spelled_out(rank_environment(plan_.environment, setting)),
                         .cpus = bindings[static_cast<std::size_t>(i)],
                         .input = setting.rank == 0 ? plan_.input : -1,
-                        .signal_mask = mask});
+                        .signal_mask = mask,
+                        .orphan_signal = orphan_signal()});
   auto ranks = std::make_unique<LocalRanks>(output_);
   output_.open_files(setting.first, plan_.ranks);
   ranks->start(setting.first, children);
@@ -262,17 +272,26 @@ void Launcher::turn() {
   if (!ranks_->busy()) next = next.sooner(empty_until_);
   poll(fds.data(), fds.size(), next.left_ms());
 
-  if (fds[1].revents != 0) front_gone_ = true;
-  if (fds[2].revents != 0)
-    for (const auto& line : meeting_.take_lines()) say(line);
+  if (fds[1].revents != 0) lose_front();
+  for (const auto& line : meeting_.take_lines()) say(line);
   ranks_->move(Clock::now(), take_stdout, take_stderr);
   for (const auto& line : ranks_->take_news()) mention(line);
   take_signals();
   note_ends();
   if (plan_.options.elastic()) start_wanted();
+  if (plan_.options.supervised) keep_coordinator();
   screen_.show_idle(Clock::now());
   write_screen();
   look_at_clock();
+}
+
+// Nobody is left to run the job for. Workers that can save get a moment for it.
+void Launcher::lose_front() {
+  plan_.front.reset();
+  front_gone_ = !plan_.options.saves_when_orphaned();
+  if (front_gone_) return;
+  stopped_by_ = SIGTERM;
+  stop(SIGTERM, kSaveLimit);
 }
 
 void Launcher::take_signals() {
@@ -296,6 +315,7 @@ void Launcher::take_signal(int number) {
 void Launcher::note_ends() {
   if (auto trouble = ranks_->take_trouble(); trouble && !trouble_) fail(std::move(*trouble));
   auto ended = ranks_->take_ends();
+  for (const auto& other : ranks_->take_others()) meeting_.child_ended(other.pid, other.status);
   std::stable_sort(ended.begin(), ended.end(), [](const auto& a, const auto& b) { return WIFSIGNALED(a.status) > WIFSIGNALED(b.status); });
   for (const auto& e : ended) {
     if (plan_.options.elastic()) {
@@ -333,12 +353,34 @@ void Launcher::start_wanted() {
                                         .environment = spelled_out(rank_environment(plan_.environment, setting)),
                                         .cpus = bindings_[static_cast<std::size_t>(setting.rank) % bindings_.size()],
                                         .input = -1,
-                                        .signal_mask = rank_mask()});
+                                        .signal_mask = rank_mask(),
+                                        .orphan_signal = orphan_signal()});
       mention(fmt::format("worker {} is process {}", number, (*ranks_)[number].pid));
     } catch (const std::exception& problem) {
       meeting_.spawn_failed(problem.what());
     }
   }
+}
+
+// After start_wanted(): whoever was asked for by the one that died is among those the next one hears of.
+void Launcher::keep_coordinator() {
+  if (meeting_.coordinator_due() && (ranks_->busy() || !meeting_.ending())) {
+    meeting_.open_again(workforce());
+    for (const auto& line : meeting_.take_lines()) say(line);
+    mention(fmt::format("the coordinator is process {}", meeting_.coordinator()));
+  }
+  const auto ending = meeting_.ending();
+  if (ending && ending->error && meeting_.coordinator() < 0 && !std::exchange(forsaken_, true)) stop(SIGTERM, kSaveLimit);
+}
+
+group::Workforce Launcher::workforce() const {
+  group::Workforce all;
+  for (int r = ranks_->first(); r < ranks_->first() + ranks_->size(); ++r) {
+    const RankState& one = (*ranks_)[r];
+    (one.running() ? all.running : all.ended).push_back(one.pid);
+  }
+  std::erase_if(all.ended, [&](auto pid) { return std::ranges::find(all.running, pid) != all.running.end(); });  // the system gave it again
+  return all;
 }
 
 // An elastic job may be without any worker for a moment, while its replacements are on their way.
@@ -408,6 +450,7 @@ void Launcher::write_sink(int stream) {
 
 // No rank runs any more, or nobody is left to run them for: nothing may stay behind.
 void Launcher::wind_up() {
+  meeting_.close();
   if (front_gone_) ranks_->signal(SIGKILL);
   const auto left = end_descendants(Deadline::in(kEndLimit));
   ranks_->take_ends();

@@ -52,6 +52,10 @@ void Meeting::open() {
 void Meeting::open_elastic() {
   group::ElasticCoordinatorOptions how{.rules = *plan_.elastic, .secret = plan_.secret, .log = {}, .say = {}, .respawn = {}};
   how.rules.job = plan_.job;
+  if (plan_.supervised) {
+    process_ = std::make_unique<CoordinatorProcess>(how.rules, plan_.secret, std::move(listener_));
+    return process_->start({});
+  }
   const auto later = [this](auto what) {
     {
       const std::lock_guard lock(mutex_);
@@ -71,23 +75,47 @@ void Meeting::open_elastic() {
 
 void Meeting::process_ended(std::int64_t pid, const std::string& how) {
   if (elastic_) elastic_->process_ended(pid, how);
+  if (process_) process_->process_ended(pid, how);
 }
 
 void Meeting::spawn_failed(const std::string& why) {
   if (elastic_) elastic_->spawn_failed(why);
+  if (process_) process_->spawn_failed(why);
+}
+
+void Meeting::child_ended(pid_t pid, int status) {
+  if (process_) process_->child_ended(pid, status);
+}
+
+void Meeting::close() {
+  if (process_) process_->close();
+}
+
+void Meeting::hear() {
+  if (!process_) return;
+  auto news = process_->take();
+  const std::lock_guard lock(mutex_);
+  lines_.insert(lines_.end(), news.lines.begin(), news.lines.end());
+  wanted_ += news.wanted;
+  let_go_.insert(news.let_go.begin(), news.let_go.end());
 }
 
 int Meeting::take_wanted() {
+  hear();
   const std::lock_guard lock(mutex_);
   return std::exchange(wanted_, 0);
 }
 
 bool Meeting::let_go(std::int64_t pid) {
+  hear();
   const std::lock_guard lock(mutex_);
   return let_go_.contains(pid);
 }
 
-std::optional<group::ElasticCoordinator::Ending> Meeting::ending() const { return elastic_ ? elastic_->ending() : std::nullopt; }
+std::optional<group::ElasticCoordinator::Ending> Meeting::ending() const {
+  if (process_) return process_->ending();
+  return elastic_ ? elastic_->ending() : std::nullopt;
+}
 
 void Meeting::rank_ended(int rank, const std::string& how) {
   if (coordinator_) coordinator_->rank_ended(Rank{rank}, how);
@@ -96,6 +124,7 @@ void Meeting::rank_ended(int rank, const std::string& how) {
 std::vector<std::string> Meeting::take_lines() {
   eventfd_t ignored = 0;
   eventfd_read(wake_.get(), &ignored);
+  hear();
   const std::lock_guard lock(mutex_);
   return std::exchange(lines_, {});
 }

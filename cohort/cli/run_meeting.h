@@ -12,6 +12,7 @@
 #include "cohort/base/deadline.h"
 #include "cohort/base/fd.h"
 #include "cohort/cli/run_holdings.h"
+#include "cohort/cli/run_supervised.h"
 #include "cohort/group/elastic_coordinator.h"
 #include "cohort/group/rendezvous.h"
 
@@ -27,6 +28,7 @@ struct MeetingPlan {
   bool tls = false;                              // connections go through TLS
   std::string elsewhere{};                       // host:port of a coordinator that somebody else holds; empty: we do
   std::optional<group::ElasticRules> elastic{};  // workers come and go; its job is filled in here
+  bool supervised = false;                       // and their coordinator is a process of its own, started again when it dies
 };
 
 class Meeting {
@@ -43,7 +45,7 @@ class Meeting {
   int master_port() const { return master_port_.number(); }
 
   void rank_ended(int rank, const std::string& how);
-  int lines_fd() const { return wake_.get(); }  // readable when take_lines() has something
+  int lines_fd() const { return process_ ? process_->fd() : wake_.get(); }  // readable when take_lines() has something
   std::vector<std::string> take_lines();
 
   // --- an elastic job
@@ -52,9 +54,16 @@ class Meeting {
   int take_wanted();              // workers to start, since it was asked last
   bool let_go(std::int64_t pid);  // this process was told that it may end
   std::optional<group::ElasticCoordinator::Ending> ending() const;
+  // Its coordinator, where it is a process of its own.
+  void child_ended(pid_t pid, int status);  // perhaps it
+  bool coordinator_due() const { return process_ && process_->due(); }
+  void open_again(group::Workforce workforce) { process_->start(std::move(workforce)); }
+  pid_t coordinator() const { return process_ ? process_->pid() : -1; }
+  void close();  // the job is over
 
  private:
   void open_elastic();
+  void hear();  // what a coordinator in a process of its own has said
   const MeetingPlan plan_;
   net::Listener listener_;  // until open()
   std::string address_;
@@ -70,6 +79,7 @@ class Meeting {
 
   std::unique_ptr<group::Coordinator> coordinator_;  // these two last: their threads use all of the above
   std::unique_ptr<group::ElasticCoordinator> elastic_;
+  std::unique_ptr<CoordinatorProcess> process_;
 };
 
 std::string random_job_name();  // "run-5f3a9c01d2e4"

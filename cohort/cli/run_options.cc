@@ -142,6 +142,8 @@ constexpr Option kOptions[] = {
      [](RunOptions& o, Text v) { o.respawns = whole(v, 0, 1'000'000); }},
     {"--lost-after", "TIME", "elastic: a worker that is silent for so long is left behind (2s)",
      [](RunOptions& o, Text v) { o.lost_after = parse_seconds(v); }},
+    {"--supervised", "", "elastic: the coordinator is a process of its own; killed, it is started again and training goes on",
+     [](RunOptions& o, Text) { o.supervised = true; }},
 
     {"--bind", "HOW", "none, core, numa, or auto: numa where there are several nodes, else none",
      [](RunOptions& o, Text v) {
@@ -301,6 +303,11 @@ RunOptions parse_run(const std::vector<std::string>& args, const group::Environm
                     static_cast<int>(!options.discovery.empty()) + static_cast<int>(options.nodes > 1);
   if (options.most > 0 && !options.elastic())
     throw_failure(Kind::usage, "--max-n without --min-n: an elastic job says how few workers it can go on with");
+  if (options.supervised && !options.elastic())
+    throw_failure(
+        Kind::usage,
+        "--supervised without --min-n: where no worker comes or goes nothing is decided after the ranks have met, and the job ends with "
+        "its launcher");
   if (options.elastic() && named > 0)
     throw_failure(Kind::usage, "an elastic job (--min-n) has its workers on this host: leave out -H, --hostfile, --nnodes");
   if (options.elastic() && options.tls)

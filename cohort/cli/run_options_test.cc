@@ -113,6 +113,8 @@ TEST(RunOptions, ElasticJobsAreToldTheirLimitsInEverySpelling) {
     EXPECT_EQ(o.lost_after, Seconds{0.5});
   }
   EXPECT_FALSE(parse_run({"-n", "4", "p"}, {}).elastic());
+  EXPECT_TRUE(parse_run({"-n", "4", "--min-n", "2", "--supervised", "p"}, {}).supervised);
+  EXPECT_THAT(refusal({"-n", "4", "--supervised", "p"}), HasSubstr("--supervised without --min-n"));
   EXPECT_THAT(refusal({"--max-n", "4", "p"}), HasSubstr("--max-n without --min-n"));
   EXPECT_THAT(refusal({"--min-n", "1", "-H", "a:2", "p"}), HasSubstr("on this host"));
   EXPECT_THAT(refusal({"--min-n", "1", "--lost-after", "1ms", "p"}), HasSubstr("every busy worker"));

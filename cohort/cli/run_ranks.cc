@@ -45,8 +45,10 @@ std::vector<Ranks::Ended> LocalRanks::take_ends() {
   while (true) {
     const pid_t pid = waitpid(-1, &status, WNOHANG);
     if (pid <= 0) return ended;
+    others_.push_back({pid, status});
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       if (ranks_[r].pid != pid || ranks_[r].status) continue;
+      others_.pop_back();
       ranks_[r].status = status;
       ended.push_back({first_ + static_cast<int>(r), status, describe_status(status)});
     }

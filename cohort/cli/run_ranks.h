@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cohort/cli/run_child.h"
@@ -39,6 +40,12 @@ class Ranks {
     int code;
     std::string what;
   };
+  // Other children of this process whose end was seen meanwhile.
+  struct Other {
+    pid_t pid;
+    int status;
+  };
+  std::vector<Other> take_others() { return std::exchange(others_, {}); }
   virtual std::optional<Trouble> take_trouble() { return std::nullopt; }
   virtual void signal(int number) = 0;  // to the process group of every rank that runs
 
@@ -52,6 +59,7 @@ class Ranks {
  protected:
   int first_ = 0;
   std::vector<RankState> ranks_;
+  std::vector<Other> others_;
 };
 
 class LocalRanks : public Ranks {

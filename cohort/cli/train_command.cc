@@ -38,7 +38,7 @@ bool keeps_buddies(const TrainConfig& config) {
 int run(int argc, char** argv) {
   SettingsSource source;
   std::string ranks = "1", out, hosts, host_file, comm, bits, least, most, respawns, lost_after;
-  bool tls = false, help_config = false, markdown = false, show = false, plan = false;
+  bool tls = false, supervised = false, help_config = false, markdown = false, show = false, plan = false;
   CLI::App app{"train a model on several ranks, of this host or of several", "cohort train"};
   app.footer(kExamples);
   app.add_option("config", source.file, "YAML file with settings; none: the defaults");
@@ -50,6 +50,7 @@ int run(int argc, char** argv) {
   app.add_option("--max-n,--max-np", most, "elastic: at most so many train at a time (as many as -n says)");
   app.add_option("--respawns", respawns, "elastic: lost workers that are replaced, in all (ten times -n)");
   app.add_option("--lost-after", lost_after, "elastic: a worker that is silent for so long is left behind (2s)");
+  app.add_flag("--supervised", supervised, "elastic: the coordinator is started again when it is killed, and training goes on");
   app.add_option("--set", source.sets, "key=value, as often as needed: wins over the file")->expected(1)->take_all();
   app.add_option("--comm", comm, "who moves gradients: own, mpi, gloo, nccl, auto (the setting `comm`, docs/engines.md)");
   app.add_option("--bits", bits, "same or free (the setting `bits`); every --comm but own needs free");
@@ -87,6 +88,7 @@ int run(int argc, char** argv) {
   if (!host_file.empty()) where.insert(where.end(), {"--hostfile", host_file});
   const bool here = where.empty();
   if (tls) where.emplace_back("--tls");
+  if (supervised) where.emplace_back("--supervised");
   const std::string count = here || app.count("--ranks") > 0 ? ranks : "";  // hosts say how many unless told otherwise
   if (!least.empty()) check_elastic(config);
   for (const auto& [flag, value] :

@@ -9,7 +9,7 @@
 namespace cohort::group {
 namespace {
 
-enum class Word : std::uint8_t { opened = 1, formed, gone, respawned, finished };
+enum class Word : std::uint8_t { opened = 1, formed, gone, respawned, finished, left };
 constexpr std::uint64_t kNoStep = UINT64_MAX;  // where a step is optional
 
 std::int64_t step_of(std::uint64_t number) {
@@ -114,7 +114,12 @@ void apply(Charter& charter, const Entry& entry) {
                        throw_failure(Kind::corrupt, "{} respawned workers cannot become {}", charter.respawned, e.so_far);
                      charter.respawned = e.so_far;
                    },
-                   [&](const Finished& e) { charter.finished = e.step; }},
+                   [&](const Finished& e) { charter.finished = e.step; },
+                   [&](const Left& e) {
+                     if (e.so_far < charter.left)
+                       throw_failure(Kind::corrupt, "{} workers that left cannot become {}", charter.left, e.so_far);
+                     charter.left = e.so_far;
+                   }},
              entry);
 }
 
@@ -146,6 +151,10 @@ std::vector<std::byte> encode(const Entry& entry) {
                    [&](const Finished& e) {
                      word(Word::finished);
                      w.number(static_cast<std::uint64_t>(e.step));
+                   },
+                   [&](const Left& e) {
+                     word(Word::left);
+                     w.number(e.so_far);
                    }},
              entry);
   return w.take();
@@ -163,6 +172,7 @@ Entry decode_entry(ConstBytes bytes) {
     case Word::gone: entry = Gone{WorkerId{r.number<std::uint64_t>()}}; break;
     case Word::respawned: entry = Respawned{r.number<std::uint32_t>()}; break;
     case Word::finished: entry = Finished{step_of(r.number<std::uint64_t>())}; break;
+    case Word::left: entry = Left{r.number<std::uint32_t>()}; break;
     default: throw_failure(Kind::corrupt, "a decision log holds an entry of sort {}, which does not exist", word);
   }
   r.end();

@@ -4,6 +4,7 @@
 //   formed      an epoch: who is in it, and the step it goes on from
 //   gone        a member's process is known to have ended: it will never vote again
 //   respawned   how many lost workers were replaced so far
+//   left        how many went of their own will so far: they are not replaced
 //   finished    training is over; no epoch follows
 //
 // A Charter is changed by apply() alone, in the coordinator at work and in the one that replays the log, so the two cannot differ.
@@ -53,11 +54,15 @@ struct Respawned {
   std::uint32_t so_far = 0;
   bool operator==(const Respawned&) const = default;
 };
+struct Left {
+  std::uint32_t so_far = 0;
+  bool operator==(const Left&) const = default;
+};
 struct Finished {
   std::int64_t step = 0;
   bool operator==(const Finished&) const = default;
 };
-using Entry = std::variant<Opened, Formed, Gone, Respawned, Finished>;
+using Entry = std::variant<Opened, Formed, Gone, Respawned, Finished, Left>;
 
 struct Charter {
   std::uint64_t term = 0;
@@ -66,7 +71,7 @@ struct Charter {
   std::vector<Worker> roster;
   std::uint32_t holders = 0;
   std::set<WorkerId> gone;  // of the roster
-  std::uint32_t respawned = 0;
+  std::uint32_t respawned = 0, left = 0;
   std::optional<std::int64_t> finished;
   bool operator==(const Charter&) const = default;
 

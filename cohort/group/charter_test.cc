@@ -13,8 +13,13 @@ Worker worker(int rank, std::uint64_t id) {
 }
 
 std::vector<Entry> some_life() {
-  return {Opened{1},    Formed{Epoch{1}, std::nullopt, {worker(0, 7), worker(1, 8)}, 0}, Gone{WorkerId{8}},
-          Respawned{1}, Formed{Epoch{2}, 41, {worker(0, 7), worker(1, 9)}, 1},           Opened{2},
+  return {Opened{1},
+          Formed{Epoch{1}, std::nullopt, {worker(0, 7), worker(1, 8)}, 0},
+          Gone{WorkerId{8}},
+          Respawned{1},
+          Formed{Epoch{2}, 41, {worker(0, 7), worker(1, 9)}, 1},
+          Opened{2},
+          Left{1},
           Finished{100}};
 }
 
@@ -27,6 +32,7 @@ TEST(Charter, IsTheSumOfItsEntries) {
   EXPECT_FALSE(c.rank_of(WorkerId{8}));
   EXPECT_TRUE(c.gone.empty()) << "of an earlier roster";
   EXPECT_EQ(c.respawned, 1u);
+  EXPECT_EQ(c.left, 1u);
   EXPECT_EQ(c.finished, 100);
 }
 
@@ -55,6 +61,7 @@ TEST(Charter, RefusesWhatCannotFollow) {
   EXPECT_TRUE(refuses({Formed{Epoch{1}, 5, {worker(0, 7)}, 0}})) << "a state that nobody holds";
   EXPECT_TRUE(refuses({Gone{WorkerId{3}}})) << "never was there";
   EXPECT_TRUE(refuses({Respawned{2}, Respawned{1}}));
+  EXPECT_TRUE(refuses({Left{2}, Left{1}}));
   EXPECT_TRUE(refuses({Finished{3}, Formed{Epoch{1}, std::nullopt, {worker(0, 7)}, 0}})) << "training was over";
 }
 

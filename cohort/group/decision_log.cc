@@ -142,6 +142,15 @@ LogContent decode_log(ConstBytes bytes, const std::string& where) {
 
 DecisionLog::DecisionLog(std::string path) : path_(std::move(path)) {
   fd_ = Fd{::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)};
+  if (open()) make_name_durable(path_);
+}
+
+DecisionLog::DecisionLog(int file) : path_(fmt::format("/proc/self/fd/{}", file)) {
+  fd_ = Fd{::open(path_.c_str(), O_RDWR | O_CLOEXEC)};
+  open();
+}
+
+bool DecisionLog::open() {
   if (!fd_) throw_system(fmt::format("open {}", path_));
   if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) throw_failure(Kind::usage, "{} is held by another coordinator of this job; only one may decide", path_);
@@ -154,10 +163,9 @@ DecisionLog::DecisionLog(std::string path) : path_(std::move(path)) {
   end_ = content.whole;
   cut_off_ = raw.size() - end_;
   if (cut_off_ > 0 && ftruncate(fd_.get(), static_cast<off_t>(end_)) != 0) throw_system(fmt::format("cut {} to {} bytes", path_, end_));
-  if (end_ == 0) {
-    write_durably(log_header());
-    make_name_durable(path_);
-  }
+  if (end_ > 0) return false;
+  write_durably(log_header());
+  return true;
 }
 
 void DecisionLog::append(std::span<const Entry> entries) {

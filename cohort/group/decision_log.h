@@ -36,12 +36,15 @@ class DecisionLog {
  public:
   // Opens or creates (mode 0600) the file and reads it.
   explicit DecisionLog(std::string path);
+  // The same for a file that is open already and may have no name; the descriptor stays the caller's, the lock is ours.
+  explicit DecisionLog(int file);
 
   const std::vector<Entry>& found() const { return found_; }  // what it held when it was opened
   std::size_t cut_off() const { return cut_off_; }            // bytes of an unfinished write that were dropped
   void append(std::span<const Entry> entries);
 
  private:
+  bool open();  // whether it was empty
   void write_durably(ConstBytes bytes);
 
   const std::string path_;

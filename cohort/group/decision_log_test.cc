@@ -1,5 +1,6 @@
 #include "cohort/group/decision_log.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -129,6 +130,20 @@ TEST(DecisionLog, HasOneOwnerAtATime) {
     EXPECT_THAT(error.what, HasSubstr("held by another coordinator"));
   }
   EXPECT_NO_THROW(DecisionLog(folder.file("log")));
+}
+
+TEST(DecisionLog, AFileWithoutANameHasOneOwnerAtATimeToo) {
+  const TempDir folder;
+  const Written w;
+  const Fd file{open(folder.file("log").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+  ASSERT_TRUE(file);
+  ASSERT_EQ(unlink(folder.file("log").c_str()), 0);
+  {
+    DecisionLog first(file.get());
+    first.append(w.appends[0]);
+    EXPECT_EQ(failure_of([&] { DecisionLog second(file.get()); }).kind, Kind::usage);
+  }
+  EXPECT_EQ(DecisionLog(file.get()).found(), w.entries_of(1));
 }
 
 TEST(DecisionLog, FollowsNoSymbolicLink) {

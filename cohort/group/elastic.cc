@@ -82,7 +82,7 @@ void Elastic::on(const Arrive& arrive) {
   known.heard = now_;
   if (is_new) {
     known.arrival = arrivals_++;
-    coming_ = std::max(0, coming_ - 1);
+    one_came();
   }
   if (is_member(known)) return returns(known, arrive);
   known.worker = arrive.worker;
@@ -117,7 +117,7 @@ bool Elastic::arrives_late(const Arrive& arrive) {
 
 // A member whose connection or coordinator was lost. One that never heard of this epoch has not voted in it and hears of it now.
 void Elastic::returns(Known& known, const Arrive& arrive) {
-  known.presence = Presence::here;
+  const bool was_away = std::exchange(known.presence, Presence::here) == Presence::away;
   known.saving = known.released = false;  // it never heard that it may go
   const bool in_epoch = arrive.epoch == charter_.epoch;
   if (in_epoch) known.settled = arrive.settled;
@@ -129,6 +129,8 @@ void Elastic::returns(Known& known, const Arrive& arrive) {
   } else if (sealing_ != Sealing::no) {
     out_.actions.push_back(Seal{{arrive.guest}, charter_.term, charter_.epoch, sealing_ == Sealing::urgently});
   }
+  if (was_away && std::ranges::all_of(members(), [](const Known* k) { return k->presence == Presence::here && !k->reported; }))
+    say(fmt::format("all {} workers of epoch {} are back: it goes on", charter_.roster.size(), charter_.epoch.value));
 }
 
 void Elastic::on(const Reported& report) {
@@ -197,8 +199,20 @@ void Elastic::on(const ProcessEnded& e) {
   lose(at->second, e.how);
 }
 
+// One fewer is under way.
+void Elastic::one_came() {
+  int& which = adopted_ > 0 ? adopted_ : coming_;
+  which = std::max(0, which - 1);
+}
+
+// They are not replaced before they have had their time to come. One of them may be a stopped process that was left behind.
+void Elastic::on(const Adopted& e) {
+  adopted_ = e.count;
+  adopted_until_ = now_ + rules_.start_grace;
+}
+
 void Elastic::on(const SpawnFailed& e) {
-  coming_ = std::max(0, coming_ - 1);
+  one_came();
   say(fmt::format("a replacement could not be started: {}", e.why));
 }
 

@@ -59,9 +59,11 @@ class Elastic {
   void on(const LinkEnded&);
   void on(const ProcessEnded&);
   void on(const SpawnFailed&);
+  void on(const Adopted&);
   void on(const Tick&);
   void returns(Known& known, const Arrive& arrive);
   bool arrives_late(const Arrive& arrive);
+  void one_came();
   void forgive(double slept);
   void lose(Known& known, const std::string& why);
   void look_for_the_silent();
@@ -123,8 +125,9 @@ class Elastic {
   double warn_at_ = 0, hold_until_ = 0;
   int stillborn_ = 0;  // epochs in a row that broke before all had settled
   int cuts_ = 0;       // times in a row that somebody was left out for broken links
-  int released_ = 0;   // left of their own will: not replaced
   int coming_ = 0;     // replacements asked for that have not arrived
+  int adopted_ = 0;    // processes that an earlier coordinator had started, likewise; counted on until ..
+  double adopted_until_ = 0;
   std::uint64_t arrivals_ = 0;
   bool over_ = false;
 };

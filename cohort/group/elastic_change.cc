@@ -306,7 +306,7 @@ void Elastic::announce(const Known& known) {
 
 // It was in the last epoch and is not in this one.
 void Elastic::dismiss(const Known& known) {
-  if (known.leaving) ++released_;
+  if (known.leaving) decide(Left{charter_.left + 1});
   if (known.guest && known.leaving && known.reported)
     out_.actions.push_back(Release{*known.guest});
   else if (known.guest)
@@ -319,7 +319,8 @@ void Elastic::dismiss(const Known& known) {
 }
 
 void Elastic::replace_lost() {
-  int there = coming_ + released_;
+  if (now_ >= adopted_until_) adopted_ = 0;
+  int there = coming_ + adopted_ + static_cast<int>(charter_.left);
   for (const auto& [id, known] : known_)
     if (known.presence == Presence::here || known.presence == Presence::away) ++there;
   const int budget = rules_.respawns - static_cast<int>(charter_.respawned);

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <map>
@@ -36,7 +37,7 @@ struct ElasticCoordinator::Impl {
       : options(std::move(o)),
         listener(std::move(l)),
         wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        log(options.log),
+        log(options.log_file >= 0 ? DecisionLog(options.log_file) : DecisionLog(options.log)),
         elastic(options.rules, replay(log.found()), now()),
         door(listener, options.secret, {options.rules.job, Epoch{}, kNoRank, net::Role::coordinator}) {
     if (!wake) throw_system("elastic coordinator: eventfd");
@@ -48,6 +49,7 @@ struct ElasticCoordinator::Impl {
   void hear_all();
   void hear(Guest guest);
   void take_news();
+  void adopt();
   void feed(const ElasticEvent& event) { carry_out(elastic.handle(event, now())); }
   void carry_out(const Decided& decided);
   void act(const ElasticAction& action);
@@ -115,6 +117,7 @@ std::optional<ElasticCoordinator::Ending> ElasticCoordinator::ending() const {
 void ElasticCoordinator::Impl::run() {
   try {
     carry_out(elastic.open(now()));
+    if (log.found().size() > 0) adopt();
   } catch (const Failure& failure) {
     end(failure.error());
   }
@@ -206,6 +209,17 @@ void ElasticCoordinator::Impl::take_news() {
   }
 }
 
+// Workers that another coordinator had to do with: they are known by their processes until they come back, and those that ended meanwhile
+// will not. Processes outside the roster are newcomers on their way.
+void ElasticCoordinator::Impl::adopt() {
+  const std::vector<Worker> roster = elastic.charter().roster;
+  for (const Worker& worker : roster) lives[worker.member.pid] = worker.id;
+  const auto outside = std::ranges::count_if(options.workforce.running, [&](std::int64_t pid) { return !lives.contains(pid); });
+  feed(Adopted{static_cast<int>(outside)});
+  for (const std::int64_t pid : options.workforce.ended)
+    if (const auto life = lives.extract(pid)) feed(ProcessEnded{life.mapped(), "its process has ended"});
+}
+
 void ElasticCoordinator::Impl::carry_out(const Decided& decided) {
   log.append(decided.entries);
   for (const ElasticAction& action : decided.actions) act(action);
@@ -228,8 +242,12 @@ void ElasticCoordinator::Impl::act(const ElasticAction& action) {
 }
 
 void ElasticCoordinator::Impl::end(std::optional<Error> error) {
-  const std::lock_guard lock(mutex);
-  if (!ending) ending = Ending{std::move(error)};
+  {
+    const std::lock_guard lock(mutex);
+    if (ending) return;
+    ending = Ending{std::move(error)};
+  }
+  if (options.over) options.over(ending->error);  // written by this thread alone
 }
 
 // Whose connection breaks here is dropped once the event at hand is done with.

@@ -8,11 +8,17 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cohort/group/elastic_types.h"
 #include "cohort/net/wire.h"
 
 namespace cohort::group {
+
+// Processes of this host that work for the job, or did.
+struct Workforce {
+  std::vector<std::int64_t> running, ended;
+};
 
 struct ElasticCoordinatorOptions {
   ElasticRules rules;
@@ -21,6 +27,9 @@ struct ElasticCoordinatorOptions {
   std::function<void(const std::string&)> say;  // one line for people
   std::function<void(int)> respawn;             // so many workers are to be started
   std::function<void(std::int64_t)> goodbye{};  // the job has let this process go, or told it that all is over: it ends by itself
+  std::function<void(const std::optional<Error>&)> over{};  // ending() has this answer
+  int log_file = -1;                                        // instead of `log`: a file that is open and may have no name
+  Workforce workforce{};                                    // as the launcher knows it, when it is not the first that coordinates this job
 };
 
 class ElasticCoordinator {

@@ -372,6 +372,36 @@ TEST(Elastic, ARestartedCoordinatorGivesUpOnThoseWhoDoNotComeBack) {
   EXPECT_EQ(after.waits(5.1, {11, 12}), "seal(2,now)");
 }
 
+TEST(Elastic, ARestartedCoordinatorReplacesNobodyWhoLeftOfHisOwnWill) {
+  auto r = rules();
+  r.respawns = 9;
+  Job before(r);
+  before.start();
+  before.now(Leaving{2, "SIGUSR1"});
+  for (const int g : {1, 2, 3}) before.reports(g, 10);
+  before.settled({1, 3}, 10);
+  EXPECT_EQ(before.replayed().left, 1u);
+  Job after(r, before.replayed());
+  for (const int w : {1, 3}) EXPECT_EQ(after.back(10 + w, w, 2, false, Standing{Epoch{2}, 20, false}), "");
+  EXPECT_EQ(after.waits(60, {11, 13}), "");
+  EXPECT_EQ(after.now(LinkEnded{13}), "seal(1,now) respawn(1)") << "one that is lost";
+}
+
+TEST(Elastic, ARestartedCoordinatorWaitsForWorkersThatRunAlreadyBeforeItAsksForMore) {
+  auto r = rules();
+  r.respawns = 9;
+  Job before(r);
+  before.start();
+  EXPECT_EQ(before.now(LinkEnded{2}), "seal(2,now) respawn(1)");
+  Job after(r, before.replayed());
+  EXPECT_EQ(after.now(Adopted{1}), "") << "the one that was asked for is on its way";
+  EXPECT_EQ(after.now(ProcessEnded{WorkerId{2}, "killed"}), "");
+  for (const int w : {1, 3}) after.back(10 + w, w, 1, true, Standing{Epoch{1}, 20, false});
+  after.settled({11, 13}, 20);
+  EXPECT_EQ(after.waits(r.start_grace - 1, {11, 13}), "");
+  EXPECT_EQ(after.waits(2, {11, 13}), "respawn(1)") << "it had its time to come";
+}
+
 TEST(Elastic, AnEpochThatWasDecidedButNotAnnouncedIsAnnouncedAfterTheRestart) {
   Job before;
   before.start();

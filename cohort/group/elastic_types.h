@@ -81,8 +81,12 @@ struct ProcessEnded {  // from the launcher, who knows
 struct SpawnFailed {  // from the launcher: a replacement that was asked for will not come
   std::string why;
 };
+struct Adopted {  // from the launcher, to a coordinator that was started again: workers that run and are in no roster
+  int count = 0;
+};
 struct Tick {};
-using ElasticEvent = std::variant<Arrive, Heard, Reported, Settled, Complained, Leaving, Ended, LinkEnded, ProcessEnded, SpawnFailed, Tick>;
+using ElasticEvent =
+    std::variant<Arrive, Heard, Reported, Settled, Complained, Leaving, Ended, LinkEnded, ProcessEnded, SpawnFailed, Adopted, Tick>;
 
 // --- actions
 struct Seal {  // vote no more in this epoch, then report. Not urgent: after the step under way

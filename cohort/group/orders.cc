@@ -126,43 +126,44 @@ Stop read_stop(Reader& r) {
 net::Frame encode_event(const ElasticEvent& event) {
   Writer w;
   std::uint16_t type = 0;
-  std::visit(Match{[&](const Arrive& e) {
-                     type = kArriveFrame;
-                     w.number(e.worker.id.value);
-                     w.epoch(e.epoch);
-                     w.flag(e.sealed);
-                     w.flag(e.settled);
-                     w.standing(e.standing);
-                     w.bytes(encode(Join{e.worker.member, 0}));
-                   },
-                   [&](const Heard&) { type = kHeardFrame; },
-                   [&](const Reported& e) {
-                     type = kReportedFrame;
-                     w.epoch(e.epoch);
-                     w.standing(e.standing);
-                   },
-                   [&](const Settled& e) {
-                     type = kSettledFrame;
-                     w.epoch(e.epoch);
-                     w.step(e.step);
-                   },
-                   [&](const Complained& e) {
-                     type = kComplainedFrame;
-                     w.epoch(e.epoch);
-                     w.rank(e.about);
-                   },
-                   [&](const Leaving& e) {
-                     type = kLeavingFrame;
-                     w.rest(e.why);
-                   },
-                   [&](const Ended& e) {
-                     type = kEndedFrame;
-                     w.step(e.step);
-                   },
-                   [](const LinkEnded&) { stays_here("the end of a connection"); },
-                   [](const ProcessEnded&) { stays_here("the end of a process"); },
-                   [](const SpawnFailed&) { stays_here("a start that failed"); }, [](const Tick&) { stays_here("a tick"); }},
-             event);
+  std::visit(
+      Match{[&](const Arrive& e) {
+              type = kArriveFrame;
+              w.number(e.worker.id.value);
+              w.epoch(e.epoch);
+              w.flag(e.sealed);
+              w.flag(e.settled);
+              w.standing(e.standing);
+              w.bytes(encode(Join{e.worker.member, 0}));
+            },
+            [&](const Heard&) { type = kHeardFrame; },
+            [&](const Reported& e) {
+              type = kReportedFrame;
+              w.epoch(e.epoch);
+              w.standing(e.standing);
+            },
+            [&](const Settled& e) {
+              type = kSettledFrame;
+              w.epoch(e.epoch);
+              w.step(e.step);
+            },
+            [&](const Complained& e) {
+              type = kComplainedFrame;
+              w.epoch(e.epoch);
+              w.rank(e.about);
+            },
+            [&](const Leaving& e) {
+              type = kLeavingFrame;
+              w.rest(e.why);
+            },
+            [&](const Ended& e) {
+              type = kEndedFrame;
+              w.step(e.step);
+            },
+            [](const LinkEnded&) { stays_here("the end of a connection"); },
+            [](const ProcessEnded&) { stays_here("the end of a process"); }, [](const SpawnFailed&) { stays_here("a start that failed"); },
+            [](const Adopted&) { stays_here("what the launcher adopted"); }, [](const Tick&) { stays_here("a tick"); }},
+      event);
   return {type, w.take()};
 }
 

@@ -64,6 +64,7 @@ struct Seat::Impl {
   void send(const ElasticEvent& event);
   void hang_up();
   void finish(Over how);
+  void look_alone();
 
   // Constant after construction.
   const SeatOptions options;
@@ -85,6 +86,10 @@ struct Seat::Impl {
   bool reported = false, told_settled = false, wished = false, leaving = false, stop = false;
   std::string why_leaving;
   std::optional<std::int64_t> done;
+  bool first = false;     // it was rank 0 of the epoch it was in last
+  bool forsaken = false;  // it leaves by itself; no coordinator is looked for any more
+  Deadline forsaken_at;   // never: there is a coordinator, or it was not asked to leave
+  Deadline without_vote;  // when it stops in the middle of a step
   std::atomic<bool> sealed{false};
 
   // Owned by the thread.
@@ -114,17 +119,19 @@ void Seat::Impl::run() {
 }
 
 void Seat::Impl::connect() {
-  if (over) {  // nothing left to say; written by this thread alone
+  if (over || forsaken) {  // nothing left to say; written by this thread alone
     pollfd one{wake.get(), POLLIN, 0};
     poll(&one, 1, Deadline::in(kLook).left_ms());
-    return;
+    const std::lock_guard lock(mutex);
+    return look_alone();
   }
   const net::Hello mine{options.job, Epoch{}, kNoRank, net::Role::worker};
   net::Dial dial(options.coordinator, options.secret, mine, {}, alone);
   while (true) {
     {
       const std::lock_guard lock(mutex);
-      if (stop || over) return;
+      look_alone();
+      if (stop || over || forsaken) return;
       if (alone.passed())
         return finish(
             {Error{Kind::peer_lost,
@@ -159,6 +166,7 @@ void Seat::Impl::arrive() {
   if (leaving) send(Leaving{.why = why_leaving});
   if (done) send(Ended{.step = *done});
   next_beat = Deadline::in(options.heartbeat);
+  forsaken_at = Deadline{};
 }
 
 void Seat::Impl::listen() {
@@ -255,6 +263,21 @@ void Seat::Impl::hang_up() {
   wire.reset();
   broken = false;
   alone = Deadline::in(options.patience);
+  if (leaving) forsaken_at = Deadline::in(options.farewell);
+}
+
+// All who were asked to leave get here at about the same time, and any one's wish stops all of them after the same step.
+void Seat::Impl::look_alone() {
+  if (!forsaken && forsaken_at.passed()) {
+    log_debug("seat: no coordinator to let this worker go: it leaves by itself");
+    forsaken = wished = true;
+    without_vote = Deadline::in(options.farewell);
+    changed.notify_all();
+  }
+  if (!forsaken || !live || !without_vote.passed()) return;
+  shut({Kind::aborted, fmt::format("epoch {} is over: its workers were asked to leave, and the coordinator is gone", ballot.epoch().value),
+        kNoRank});
+  ballot.seal();
 }
 
 // --- the training thread
@@ -274,8 +297,10 @@ Seat::Next Seat::next() {
   Impl& s = *impl_;
   std::unique_lock lock(s.mutex);
   while (true) {
-    s.changed.wait(lock, [&] { return s.over || s.pending; });  // the coordinator's limits, then our patience with it, end this
+    s.changed.wait(lock,
+                   [&] { return s.over || s.pending || s.forsaken; });  // the coordinator's limits, then our patience with it, end this
     if (s.over) return *s.over;
+    if (s.forsaken) return Released{s.first && s.ballot.standing() && !s.done};
     const auto what = *std::exchange(s.pending, std::nullopt);
     if (const auto* released = std::get_if<Released>(&what)) return *released;
     const Begin begin = std::get<Begin>(what);
@@ -287,6 +312,7 @@ Seat::Next Seat::next() {
       continue;
     }
     s.live = s.entering = true;
+    s.first = begin.rank == Rank{0};
     s.sealed = false;
     return Begun{begin.roster, begin.rank, begin.base, begin.heal_from, how};
   }
@@ -368,6 +394,7 @@ void Seat::leave(std::string why) {
   const std::lock_guard lock(s.mutex);
   if (std::exchange(s.leaving, true)) return;
   s.why_leaving = std::move(why);
+  if (!s.wire) s.forsaken_at = Deadline::in(s.options.farewell);
   s.send(Leaving{.why = s.why_leaving});
 }
 

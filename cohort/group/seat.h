@@ -12,6 +12,9 @@
 //     seat.left(error);                                  // however it ended: says where this worker stands
 //   }
 //
+// A worker that is asked to leave while no coordinator can be found leaves by itself: it wishes for a change in the vote, so that all who
+// were asked stop after the same step, and the one that was rank 0 saves. Who gets no vote through in time leaves without it.
+//
 // An urgent seal, an eviction and the end of the job call what guard() was given, which aborts the epoch's communicator.
 // Owner: a worker's training thread. Threads: the training thread, and any for leave(). Failure: next() throws Kind::peer_lost when the
 // coordinator is not found again within `patience`, Kind::aborted from calls for an epoch that was sealed meanwhile.
@@ -36,6 +39,7 @@ struct SeatOptions {
   std::string host;            // what the roster calls this host
   Seconds heartbeat{2.0 / 3};  // as ElasticRules::heartbeat
   Seconds patience{30};        // without a coordinator, before the worker gives up
+  Seconds farewell{2};         // the same for one that was asked to leave: nobody is there to let it go
 };
 
 class Seat {

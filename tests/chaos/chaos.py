@@ -1,134 +1,136 @@
-"""Faults against elastic training jobs of real processes, again and again: chaos.py <programs> <out.jsonl> [--tries n] [--seed n] [--rows 1,2,6,7,28]
+"""Faults against real jobs, again and again: chaos.py <programs> <out.jsonl> [--rows 1,2,16] [--tries n] [--seed n] [--minutes n]
+         [--scale x] [--no-suites]
 
-One JSON object a try: fault, seed, detect_s, recover_s, steps_lost, ok (and why, where it is not). A job takes several faults; at its end its history is
-judged and its parameters are compared, bit for bit, with a run without faults whose ranks came and went at the same steps. A job that fails there makes
-all its tries fail. Rows are those of the list of faults: 1 one worker killed, 2 all but one killed, 6 preempted, 7 stopped and woken up, 28 more and fewer.
+Rows are those of the table of faults in docs/reliability.md. Each file rows_<subject>.py beside this one holds some and ends in
+    ROWS = {"1": row1, "2": row2}                # function(chaos, tries)
+Every try becomes one JSON object, written as soon as it is judged: fault, seed, detect_s, recover_s, steps_lost, ok (and why, where it is not).
+A row that cannot be tried often says so (`row.most`); one whose cases are fixed tries them all, whatever --tries says.
+--minutes    no try begins later than that
+--scale      marks in seconds are that much larger, for machines that do other things at the same time; what must be right must be right at any
+             scale. COHORT_TEST_SLOWDOWN is another factor
+--no-suites  without what `make test` runs anyway under other names
+A table of all rows ends it; the exit status is 0 when every try was ok and every row asked for was tried.
 """
 import argparse
+import glob
+import importlib
 import json
 import os
 import random
-import signal
 import sys
-import tempfile
 import time
+import traceback
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "elastic"))
-from jobs import FOR_EVER, Job, wait_until  # noqa: E402
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE] + [os.path.join(HERE, "..", folder) for folder in ("elastic", "hostile", "train")]
 
-FAULTS_A_JOB = 10
-DETECT, RECOVER, LOST_AFTER = 0.2, 3.0, 1.0
+
+def all_rows():
+    rows = {}
+    for path in sorted(glob.glob(os.path.join(HERE, "rows_*.py"))):
+        found = importlib.import_module(os.path.basename(path)[:-3]).ROWS
+        assert not rows.keys() & found.keys(), f"{path}: rows {sorted(rows.keys() & found.keys())} are somebody else's too"
+        rows.update(found)
+    return dict(sorted(rows.items(), key=lambda row: int(row[0])))
+
+
+def percentile(values, share):
+    return f"{sorted(values)[min(len(values) - 1, int(share * len(values)))]:.3f}" if values else "-"
 
 
 class Chaos:
-    def __init__(self, programs, out, seed):
-        self.programs, self.out, self.dice, self.seed, self.bad = programs, out, random.Random(seed), seed, 0
+    def __init__(self, programs, out, seed, minutes=None, scale=1.0, suites=True):
+        self.programs, self.out, self.seed, self.scale, self.suites = os.path.abspath(programs), out, seed, scale, suites
+        self.dice = random.Random(seed)
+        self.end = time.monotonic() + 60 * minutes if minutes else None
+        self.begun, self.row, self.results = time.monotonic(), "", {}  # tries by row
+
+    def limit(self, seconds):
+        """A mark in seconds, on this machine."""
+        return seconds * self.scale
+
+    def in_time(self):
+        """Whether another try may begin."""
+        return self.end is None or time.monotonic() < self.end
+
+    def say(self, text):
+        print(f"[{time.monotonic() - self.begun:7.1f} s] row {self.row}: {text}", flush=True)
+
+    def progress(self, done):
+        """A try is over, but not judged yet."""
+        self.say(f"{done['fault']}: detect {done['detect_s']} s, recover {done['recover_s']} s, lost {done['steps_lost']}"
+                 + ("" if done["ok"] else f" - NOT OK {done.get('why', '')}"))
 
     def write(self, tries):
         for t in tries:
-            self.bad += not t["ok"]
+            self.results.setdefault(self.row, []).append(t)
             self.out.write(json.dumps(t) + "\n")
             self.out.flush()
-            print(json.dumps(t), flush=True)
+            if not t["ok"]:
+                self.say(f"not ok: {json.dumps(t)}")
 
-    # One fault on a job that runs with all its workers; how fast it was seen and got over.
-    def strike(self, job, fault, whom, number, seen, limit):
-        job.await_step(job.step() + self.dice.randrange(1, 60))
-        time.sleep(self.dice.random() * 0.02)  # anywhere in a step
-        mark, epoch, lost = len(job.log()), job.epoch(), job.steps_lost()
-        at = time.monotonic()
-        for pid in whom(job):
-            os.kill(pid, number)
-        wait_until(seen, lambda: job.said(seen, mark))
-        detect = time.monotonic() - at
-        recover = job.await_epoch_after(epoch) - at
-        again = job.steps_lost() - lost
-        ok = detect <= limit and recover <= limit + RECOVER and again <= 1
-        return {"fault": fault, "seed": self.seed, "detect_s": round(detect, 4), "recover_s": round(recover, 4), "steps_lost": again, "ok": ok}
+    def tried(self, fault, ok=True, detect=0.0, recover=0.0, lost=0, why="", **more):
+        """A try as it is written down."""
+        done = {"fault": fault, "seed": self.seed, "detect_s": round(detect, 4), "recover_s": round(recover, 4), "steps_lost": lost, "ok": bool(ok), **more}
+        return done | ({"why": str(why)[-3000:]} if why and not ok else {})
 
-    def job(self, name, faults, n, least, most, one, flags=()):
-        with tempfile.TemporaryDirectory(prefix="cohort-chaos-") as folder:
-            tries = []
-            with Job(self.programs, folder, name, n, least, most, ["--respawns", "100000", *flags], steps=FOR_EVER) as job:
-                job.await_size(n)
-                for i in range(faults):
-                    tries += one(job, i)
-                why = ""
-                try:
-                    job.stops()
-                    job.judge()
-                    job.same_as_replay()
-                except AssertionError as broken:
-                    why = str(broken)
-            for t in tries:
-                t.update({"ok": False, "why": why[-2000:]} if why else {})
-            self.write(tries)
+    def attempt(self, fault, body):
+        """One try: body() returns what is to be written down beside `ok`, a dict, and raises AssertionError where a mark was missed."""
+        try:
+            done = self.tried(fault, **(body() or {}))
+        except Exception as broken:  # a try that cannot be made is no success
+            done = self.tried(fault, ok=False, why=broken if isinstance(broken, AssertionError) else traceback.format_exc())
+        self.progress(done)
+        self.write([done])
 
-    def in_jobs(self, tries, make):
-        for first in range(0, tries, FAULTS_A_JOB):
-            make(min(FAULTS_A_JOB, tries - first))
+    def run(self, row, function, tries):
+        self.row, before = row, time.monotonic()
+        self.dice = random.Random(f"{self.seed}:{row}")  # a row alone has the dice it has among others
+        try:
+            function(self, min(tries, getattr(function, "most", tries)))
+        except Exception:
+            self.write([self.tried(f"{row} could not be tried", ok=False, why=traceback.format_exc())])
+        self.say(f"{len(self.results.get(row, []))} tries in {time.monotonic() - before:.1f} s")
 
-    def row1(self, tries):
-        def one(job, _):
-            job.await_size(3)
-            return [self.strike(job, "1 one worker killed", lambda j: [self.dice.choice(j.workers())], signal.SIGKILL, "is lost: ", DETECT)]
-        self.in_jobs(tries, lambda faults: self.job("killed", faults, 3, 1, 3, one))
+    def table(self):
+        print(f"\n{'row':>4} {'tries':>6} {'ok':>6} {'detect p50':>11} {'p99':>8} {'recover p50':>12} {'p99':>8} {'lost max':>9}")
+        for row, tries in self.results.items():
+            seen = [[t[key] for t in tries if t[key]] for key in ("detect_s", "recover_s")]
+            print(f"{row:>4} {len(tries):>6} {sum(t['ok'] for t in tries):>6} {percentile(seen[0], .5):>11} {percentile(seen[0], .99):>8} "
+                  f"{percentile(seen[1], .5):>12} {percentile(seen[1], .99):>8} {max(t['steps_lost'] for t in tries):>9}")
 
-    def row2(self, tries):
-        def one(job, _):
-            job.await_size(3)
-            return [self.strike(job, "2 all but one killed", lambda j: self.dice.sample(j.workers(), 2), signal.SIGKILL, "is lost: ", DETECT)]
-        self.in_jobs(tries, lambda faults: self.job("most-killed", faults, 3, 1, 3, one))
-
-    def row6(self, tries):
-        def one(job, _):
-            job.await_size(3)
-            done = self.strike(job, "6 preempted", lambda j: [self.dice.choice(j.workers())], self.dice.choice([signal.SIGTERM, signal.SIGUSR1]),
-                               "leaves: SIG", DETECT)
-            done["ok"] = done["ok"] and done["steps_lost"] == 0
-            job.process.send_signal(signal.SIGUSR2)  # one for the one that left
-            return [done]
-        self.in_jobs(tries, lambda faults: self.job("preempted", faults, 3, 1, 3, one))
-
-    def row7(self, tries):
-        def one(job, _):
-            job.await_size(3)
-            asleep = job.pid_of(self.dice.randrange(3))
-            done = self.strike(job, "7 stopped and woken up", lambda j: [asleep], signal.SIGSTOP, "nothing heard for", LOST_AFTER + 0.7)
-            mark = len(job.log())
-            os.kill(asleep, signal.SIGCONT)
-            wait_until("it is told", lambda: job.said("may join as new", mark))
-            return [done]  # it stands by, since its replacement is there
-        self.in_jobs(tries, lambda faults: self.job("stopped", faults, 3, 1, 3, one, ["--lost-after", f"{LOST_AFTER}s"]))
-
-    def row28(self, tries):
-        def one(job, _):
-            done = []
-            for size in self.dice.sample([1, 2, 3, 4], 3):
-                while job.size() > size:
-                    done.append(self.strike(job, "28 fewer", lambda j: [self.dice.choice(j.workers())], signal.SIGUSR1, "leaves: SIG", DETECT))
-                if job.size() < size:
-                    mark, epoch, lost, before = len(job.log()), job.epoch(), job.steps_lost(), job.size()
-                    for _ in range(size - before):
-                        job.process.send_signal(signal.SIGUSR2)
-                        time.sleep(0.05)  # equal signals that wait together become one
-                    wait_until("they are in", lambda: job.size() == size)
-                    first = min(line["step"] for line in job.commits() if line["epoch"] > epoch)
-                    done.append({"fault": "28 more", "seed": self.seed, "detect_s": 0, "recover_s": 0, "steps_lost": job.steps_lost() - lost,
-                                 "ok": job.steps_lost() == lost and first > 0 and mark > 0})
-            return done
-        self.in_jobs(tries, lambda faults: self.job("scaled", faults, 2, 1, 4, one))
+    def all_well(self, asked):
+        missing = [row for row in asked if not self.results.get(row)]
+        if missing:
+            print(f"rows {', '.join(missing)} were not tried: there was no time left")
+        return not missing and all(t["ok"] for tries in self.results.values() for t in tries)
 
 
-words = argparse.ArgumentParser()
-words.add_argument("programs")
-words.add_argument("out")
-words.add_argument("--tries", type=int, default=200)
-words.add_argument("--seed", type=int, default=1)
-words.add_argument("--rows", default="1,2,6,7,28")
-asked = words.parse_args()
-with open(asked.out, "w") as out:
-    chaos = Chaos(os.path.abspath(asked.programs), out, asked.seed)
-    for row in asked.rows.split(","):
-        getattr(chaos, f"row{row}")(asked.tries)
-sys.exit(1 if chaos.bad else 0)
+def main():
+    words = argparse.ArgumentParser()
+    words.add_argument("programs")
+    words.add_argument("out")
+    words.add_argument("--tries", type=int, default=200)
+    words.add_argument("--seed", type=int, default=1)
+    words.add_argument("--rows", default="all")
+    words.add_argument("--minutes", type=float)
+    words.add_argument("--scale", type=float, default=1.0)
+    words.add_argument("--no-suites", action="store_true")
+    asked = words.parse_args()
+    rows = all_rows()
+    chosen = list(rows) if asked.rows == "all" else asked.rows.split(",")
+    unknown = [row for row in chosen if row not in rows]
+    if unknown:
+        sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(rows)}")
+    with open(asked.out, "w") as out:
+        slowdown = float(os.environ.get("COHORT_TEST_SLOWDOWN", "1"))
+        chaos = Chaos(asked.programs, out, asked.seed, asked.minutes, asked.scale * slowdown, not asked.no_suites)
+        for row in chosen:
+            if chaos.in_time():
+                chaos.run(row, rows[row], asked.tries)
+    chaos.table()
+    sys.exit(0 if chaos.all_well(chosen) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from coordinators import SupervisedJob, SupervisedVectorJob, alive, family  # noqa: E402
 from jobs import FOR_EVER, Job, Runs, VectorJob, wait_until  # noqa: E402
 
 
@@ -101,6 +102,107 @@ def stopped(programs, scratch):
         job.same_as_replay()
 
 
+def coordinated(programs, scratch):
+    """--supervised, kill -9 of the coordinator: it is started again, the epoch goes on as if nothing had been. Together with a worker: the others go on
+    and a replacement comes, once. A worker that left of its own will before is not replaced by a coordinator that has forgotten why."""
+    dice = random.Random(3)
+    with SupervisedVectorJob(programs, scratch, "run", n=3, least=1, flags=["--supervised"], steps=FOR_EVER) as job:
+        job.await_step(20)
+        for _ in range(2):
+            job.await_step(job.step() + dice.randrange(1, 60))
+            at, again = job.kill_coordinator()
+            print(f"another coordinator after {again - at:.3f} s, a step after {job.await_next_step() - at:.3f} s")
+            wait_until("all are back", lambda: job.said("all 3 workers of epoch 1 are back: it goes on"))
+        assert job.epoch() == 1 and job.steps_lost() == 0, job.log()
+        at, _ = job.kill_coordinator([dice.choice(job.workers())])
+        print(f"with a worker: the next epoch after {job.await_epoch_after(1) - at:.3f} s, {job.steps_lost()} steps again")
+        assert job.steps_lost() <= 1, job.log()
+        job.await_size(3)
+        job.kill(job.workers()[0], signal.SIGUSR1)
+        job.await_size(2)
+        before = job.epoch()
+        job.kill_coordinator()
+        wait_until("both are back", lambda: job.said(f"all 2 workers of epoch {before} are back"))
+        job.await_step(job.step() + 50)
+        assert job.epoch() == before and len(job.workers()) == 2, job.log()
+        job.process.send_signal(signal.SIGTERM)
+        job.ends()
+        assert job.said(r"the coordinator \(process \d+\) ended: killed by SIGKILL; it is started again \(1 of at most 5 times"), job.log()
+        job.judge()
+
+
+def given_up(programs, scratch):
+    """A coordinator that dies again and again is given up, in words; its workers end by themselves, and nothing is left."""
+    with SupervisedVectorJob(programs, scratch, "run", n=2, least=1, flags=["--supervised"], steps=FOR_EVER) as job:
+        job.await_step(20)
+        everybody = family(job.process.pid)
+        for _ in range(5):
+            job.kill_coordinator()
+        job.kill(job.coordinator())
+        at = time.monotonic()
+        job.ends(status=1)
+        print(f"over after {time.monotonic() - at:.2f} s")
+        assert job.said("the coordinator ended 6 times within 60 s, the last time killed by SIGKILL: it is given up"), job.log()
+        assert not alive(everybody), job.log()
+
+
+def unsupervised_end(job, whom, limit):
+    """Kills it, and waits until nothing is left of the job; how long that took."""
+    everybody = family(job.process.pid) + [job.process.pid]
+    at = job.kill(whom)
+    job.process.poll()
+    wait_until("nothing is left", lambda: (job.process.poll(), not alive(everybody))[1])
+    took = time.monotonic() - at
+    assert took < limit, f"{took} s\n{job.log()}"
+    return took
+
+
+def cleared(programs, scratch):
+    """kill -9 of the supervisor, or of the process in front of it: nothing is left within two seconds. The same for workers that are programs of one's own."""
+    for name, flags, front in (("a", ["--supervised"], False), ("b", ["--supervised"], True), ("c", [], False), ("d", [], True)):
+        with SupervisedVectorJob(programs, scratch, name, n=2, least=1, flags=flags, steps=FOR_EVER) as job:
+            job.await_step(20)
+            took = unsupervised_end(job, job.process.pid if front else job.launcher(), 2)
+            print(f"{'front' if front else 'launcher'} {' '.join(flags)}: nothing left after {took:.2f} s")
+
+
+def supervised(programs, scratch):
+    """`cohort train --supervised`: the coordinator killed at random moments, and once with a worker: the bits of a run without faults."""
+    dice = random.Random(4)
+    with SupervisedJob(programs, scratch, "run", n=3, least=2, flags=["--supervised"], steps=FOR_EVER, optim__rule="adam(lr=1e-3)") as job:
+        job.await_step(20)
+        for kill in range(2):
+            job.await_size(3)
+            job.await_step(job.step() + dice.randrange(1, 30))
+            epoch, lost = job.epoch(), job.steps_lost()
+            at, _ = job.kill_coordinator([dice.choice(job.workers())] if kill else [])
+            took = (job.await_epoch_after(epoch) if kill else job.await_next_step()) - at
+            print(f"coordinator{' and worker' if kill else ''}: next step after {took:.2f} s, {job.steps_lost() - lost} steps again")
+            assert took <= 5 and job.steps_lost() - lost <= kill, job.log()
+        job.await_size(3)
+        job.await_step(job.step() + 20)
+        job.stops()
+        job.judge()
+        job.same_as_replay()
+    runs = Runs(programs, scratch)
+    done = runs.call(runs.command("fixed", 2) + ["--supervised"], status=2)
+    assert "--supervised without --min-n" in done.stderr, done.stderr
+
+
+def orphaned(programs, scratch):
+    """Without --supervised, kill -9 of the launcher or of the front: workers end their step, one saves it, all are gone within ten seconds; started
+    again the run goes on after that step."""
+    for name, front in (("launcher", False), ("front", True)):
+        with SupervisedJob(programs, scratch, name, n=3, least=1, steps=FOR_EVER) as job:
+            job.await_step(50)
+            took = unsupervised_end(job, job.process.pid if front else job.launcher(), 10)
+            step = job.step()
+            print(f"{name} killed: nothing left after {took:.2f} s, step {step}")
+            job.judge()
+            again = job.runs.train(name, n=3, **{**job.sets, "steps": step + 5})
+            assert f"goes on after update {step}\n" in again.stdout, again.stdout
+
+
 def ended(programs, scratch):
     """Without faults an elastic run has the bits of a fixed one, and ends by itself; stopped by SIGTERM, started again it goes on where it was."""
     with Job(programs, scratch, "whole", n=2, least=1, steps=60, data__test="synthetic(samples=101, split=test)", epochs=3) as job:
@@ -131,5 +233,6 @@ def refused(programs, scratch):
     assert "--max-n without --min-n" in done.stderr, done.stderr
 
 
+CLAIMS = (launched, abandoned, coordinated, given_up, cleared, killed, preempted, stopped, supervised, orphaned, ended, refused)
 with tempfile.TemporaryDirectory(prefix="cohort-elastic-") as folder:
-    {claim.__name__: claim for claim in (launched, abandoned, killed, preempted, stopped, ended, refused)}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)
+    {claim.__name__: claim for claim in CLAIMS}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)

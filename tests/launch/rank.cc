@@ -1,4 +1,5 @@
 // What the launch tests start: one rank, told by its first argument how to behave.
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -80,6 +82,20 @@ void start_rain() {
   while (true) pause();
 }
 
+// What user code may do to its process; says so first, so that a test knows when.
+[[noreturn]] void fail_by(const std::string& how) {
+  std::printf("rank %d: now\n", rank_here());
+  std::fflush(stdout);
+  if (how == "segv") raise(SIGSEGV);
+  if (how == "throw") throw std::runtime_error("user code threw this");
+  if (how == "exit") std::exit(7);
+  if (how == "leave") std::exit(0);  // as if it had been done
+  const rlimit little{std::size_t{1} << 30, std::size_t{1} << 30};  // "memory": there is no more
+  setrlimit(RLIMIT_AS, &little);
+  std::vector<std::string> all;
+  while (true) all.emplace_back(std::size_t{1} << 26, 'x');
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -98,6 +114,12 @@ int main(int argc, char** argv) try {
     if (job.rank().value == number) raise(SIGKILL);
     sum_of_ranks(job);
     return 0;
+  }
+  if (how == "fails") {  // the given rank fails between two operations in the way of the third argument
+    cohort::Job job = cohort::init();
+    sum_of_ranks(job);
+    if (job.rank().value == number) fail_by(argc > 3 ? argv[3] : "");
+    while (true) sum_of_ranks(job);
   }
   std::fprintf(stderr, "rank: what is '%s'?\n", how.c_str());
   return 2;

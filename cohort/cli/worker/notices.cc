@@ -1,10 +1,13 @@
 #include "cohort/cli/worker/notices.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <csignal>
 
 #include "cohort/base/error.h"
+#include "cohort/base/fd.h"
 
 namespace cohort::cli::worker {
 namespace {
@@ -19,7 +22,8 @@ sigset_t the_two() {
 
 }  // namespace
 
-Notices::Notices() {
+Notices::Notices() : launcher_(getppid()) {
+  signal(SIGPIPE, SIG_IGN);  // the launcher's end is no reason to die in the middle of a line
   const sigset_t both = the_two();
   if (const int error = pthread_sigmask(SIG_BLOCK, &both, nullptr); error != 0) throw_system("block SIGTERM and SIGUSR1", error);
   thread_ = std::thread([this] { wait(); });
@@ -41,10 +45,19 @@ void Notices::wait() {
   const sigset_t both = the_two();
   int number = 0;
   while (sigwait(&both, &number) == 0 && !stop_) {
+    look_for_launcher();
     const std::lock_guard lock(mutex_);
     came_ = number == SIGTERM ? "SIGTERM" : "SIGUSR1";
     if (whom_) whom_(came_);
   }
+}
+
+void Notices::look_for_launcher() {
+  if (getppid() == launcher_) return;
+  alarm(kOrphanLimit);
+  const Fd nobody{open("/dev/null", O_WRONLY | O_CLOEXEC)};
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
+    if (nobody) dup2(nobody.get(), fd);
 }
 
 }  // namespace cohort::cli::worker

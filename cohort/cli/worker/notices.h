@@ -1,5 +1,6 @@
 // Turns SIGTERM and SIGUSR1 into a notice that this worker is to leave: whoever trains hears of it and leaves after a step. Made before any
-// other thread, as Asked. Owner: a task. Threads: one of its own. Failure: Kind::system.
+// other thread, as Asked. A launcher that is lost is such a notice, too (run_child.h sees to that); then nobody reads what this process
+// prints, and it ends itself after kOrphanLimit. Owner: a task. Threads: one of its own. Failure: Kind::system.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -20,7 +21,10 @@ class Notices {
 
  private:
   void wait();
+  void look_for_launcher();
 
+  static constexpr unsigned kOrphanLimit = 8;  // seconds, to end the step and save
+  const int launcher_;
   std::mutex mutex_;
   std::function<void(const std::string&)> whom_;  // guarded by mutex_
   std::string came_;                              // guarded by mutex_

@@ -13,6 +13,8 @@
 #include "cohort/base/log.h"
 #include "cohort/net/frame.h"
 #include "cohort/net/loopback.h"
+#include "cohort/train/loop/same_settings.h"
+#include "cohort/train/loop/together.h"
 #include "cohort/train/loop/trainer.h"
 
 namespace cohort {
@@ -114,6 +116,7 @@ void ElasticTrainer::enter(const Seat::Begun& epoch) {
   session_->own = job_->connect(epoch);
   session_->comm = watched(*session_->own, where_);
   auto& comm = *session_->comm;
+  refuse_other_settings();
   where_.doing("taking over the state");
   if (!epoch.base && std::exchange(trained_, false)) materials_ = gather_materials(config_);  // of a history that was given up
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -139,6 +142,14 @@ void ElasticTrainer::enter(const Seat::Begun& epoch) {
   open_books(epoch, resumed);
   comm.barrier({.name = "the beginning of the epoch"});
   job_->seat().entered(session_->learner->step());
+}
+
+// A newcomer read the file of settings later than rank 0 did. It goes; the others notice that as any loss.
+void ElasticTrainer::refuse_other_settings() {
+  const int me = session_->comm->rank().value;
+  const auto texts = gather_texts(*session_->comm, shared_yaml(config_), "settings");
+  const auto differs = difference_of_settings(texts[0], texts[static_cast<std::size_t>(me)], me);
+  if (!differs.empty()) throw_failure(Kind::usage, "the settings differ: {}; this worker cannot take part", differs);
 }
 
 // Rank 0 has the state; all others take it from there, also those who have it: the same bits.

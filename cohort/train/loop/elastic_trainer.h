@@ -54,6 +54,7 @@ class ElasticTrainer {
   void settle(const group::Seat::Begun& epoch);
   void end_step_alone(bool prepared_counts);
   void enter(const group::Seat::Begun& epoch);
+  void refuse_other_settings();
   void heal(const group::Seat::Begun& epoch);
   void open_books(const group::Seat::Begun& epoch, std::optional<std::int64_t> resumed);
   enum class Outcome { finished, changes };

@@ -23,6 +23,7 @@ namespace {
 constexpr Seconds kLastSave{120};  // how long the end of a run waits for its last checkpoint
 
 constexpr Seconds kOtherRanks{1};  // rank 0 has heard of the end of a save before the others have
+constexpr int kAlarm = 2;         // checkpoints left out in a row
 constexpr std::size_t kMostNameBytes = 128;
 
 // A run that starts anew must not find, count or prune the checkpoints of the one before: they move to <folder>.old, one generation of
@@ -149,8 +150,16 @@ void Keeper::save() {
 
 void Keeper::save_alone() {
   if (last_saved_ == learner_.step()) return;
-  if (writer_->busy()) return log_warning("no checkpoint at step {}: the one before is still being written", learner_.step());
+  if (writer_->busy()) return note_skipped();
   if (writer_->submit(snapshot())) last_saved_ = learner_.step();
+}
+
+// The second in a row is an alarm: with every further step more would be lost.
+void Keeper::note_skipped() {
+  log_warning("no checkpoint at step {}: the one before is still being written", learner_.step());
+  if (++skipped_ == kAlarm)
+    log_error("alarm: {} checkpoints in a row were left out, {}; look at the disk of {}, it is slow or hangs", skipped_,
+              saved_step_ < 0 ? "none is whole yet" : fmt::format("the newest whole one is of step {}", saved_step_), folder_);
 }
 
 // Rank 0 decides and says where; then every rank copies its own and goes on training.
@@ -175,7 +184,7 @@ std::unique_ptr<checkpoint::Workshop> Keeper::open_workshop() {
   if (!store_ || last_saved_ == learner_.step()) return nullptr;
   try {
     if (!writer_->busy()) return std::make_unique<checkpoint::Workshop>(checkpoint::workshop_path(folder_, learner_.step()));
-    log_warning("no checkpoint at step {}: the one before is still being written", learner_.step());
+    note_skipped();
   } catch (const Failure& failure) {
     note({learner_.step(), failure.error(), std::nullopt, Seconds{0}});
   }
@@ -224,7 +233,7 @@ std::optional<checkpoint::Checkpoint> Keeper::rescue(const Error& why) {
 }
 
 void Keeper::note(const checkpoint::Outcome& outcome) {
-  if (!outcome.error) return void(saved_step_ = outcome.step);
+  if (!outcome.error) return void((saved_step_ = outcome.step, skipped_ = 0));
   if (last_saved_ == outcome.step) last_saved_ = -1;
   log_error("the checkpoint of step {} was not written: {}; training goes on, the one before stays", outcome.step, outcome.error->what);
 }

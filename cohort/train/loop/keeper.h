@@ -42,6 +42,7 @@ class Keeper {
   std::unique_ptr<checkpoint::Workshop> open_workshop();  // rank 0: where this save grows; none: no save now
   void find(std::span<std::int64_t> where);               // rank 0: the newest whole checkpoint; step, epoch, samples of the epoch
   void note(const checkpoint::Outcome& outcome);
+  void note_skipped();
 
   collective::Communicator& comm_;
   Learner& learner_;
@@ -57,6 +58,7 @@ class Keeper {
   checkpoint::Checkpoint found_;                // what restore() goes on from
   std::int64_t last_saved_ = -1;                // the step of the newest checkpoint that is written or being written
   std::int64_t saved_step_ = -1;                // of the newest that is whole on disk
+  int skipped_ = 0;                             // saves in a row that were left out, the disk being busy with an older one
 };
 
 }  // namespace cohort

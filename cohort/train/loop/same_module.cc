@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cohort/base/error.h"
+#include "cohort/train/loop/together.h"
 
 namespace cohort {
 namespace {
@@ -25,27 +26,6 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-// Every rank's text, in rank order.
-std::vector<std::string> gather(collective::Communicator& comm, std::string mine) {
-  const auto ranks = static_cast<std::size_t>(comm.size());
-  std::int64_t length = static_cast<std::int64_t>(mine.size());
-  std::vector<std::int64_t> lengths(ranks);
-  comm.all_gather(collective::piece(std::span(&length, 1)), collective::piece(std::span(lengths)), {.name = "sizes of the modules' lists"});
-  const std::vector<std::size_t> counts(lengths.begin(), lengths.end());
-  std::size_t total = 0;
-  for (const auto n : counts) total += n;
-  std::string all(total, ' ');
-  const auto bytes = [](std::string& s) { return collective::Piece{s.data(), s.size(), collective::Dtype::u8, collective::Device::cpu}; };
-  comm.all_gather(bytes(mine), bytes(all), {.name = "the modules' lists of tensors"}, counts);
-  std::vector<std::string> texts;
-  std::size_t at = 0;
-  for (const auto n : counts) {
-    texts.push_back(all.substr(at, n));
-    at += n;
-  }
-  return texts;
-}
-
 }  // namespace
 
 std::vector<std::string> describe(const torch::nn::Module& module) {
@@ -59,7 +39,7 @@ std::vector<std::string> describe(const torch::nn::Module& module) {
 void check_same(collective::Communicator& comm, const std::vector<std::string>& mine) {
   std::string text;
   for (const auto& each : mine) text += each + '\n';
-  const auto texts = gather(comm, std::move(text));
+  const auto texts = gather_texts(comm, text, "the modules' lists of tensors");
   for (std::size_t r = 1; r < texts.size(); ++r) {
     if (texts[r] == texts[0]) continue;
     const auto theirs = lines_of(texts[r]), first = lines_of(texts[0]);

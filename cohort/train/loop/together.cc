@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <exception>
-#include <vector>
+#include <numeric>
 
 namespace cohort {
 
@@ -27,6 +27,24 @@ void together(collective::Communicator& comm, std::string_view what, const std::
     throw Failure{
         {static_cast<Kind>(all[static_cast<std::size_t>(r)]), fmt::format("{}: rank {} stops here and says why", what, r), Rank{r}}};
   }
+}
+
+std::vector<std::string> gather_texts(collective::Communicator& comm, std::string mine, std::string_view what) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  std::int64_t length = static_cast<std::int64_t>(mine.size());
+  std::vector<std::int64_t> lengths(ranks);
+  comm.all_gather(collective::piece(std::span(&length, 1)), collective::piece(std::span(lengths)), {.name = what});
+  const std::vector<std::size_t> counts(lengths.begin(), lengths.end());
+  std::string all(std::accumulate(counts.begin(), counts.end(), std::size_t{0}), ' ');
+  const auto bytes = [](std::string& s) { return collective::Piece{s.data(), s.size(), collective::Dtype::u8, collective::Device::cpu}; };
+  comm.all_gather(bytes(mine), bytes(all), {.name = what}, counts);
+  std::vector<std::string> texts;
+  std::size_t at = 0;
+  for (const auto n : counts) {
+    texts.push_back(all.substr(at, n));
+    at += n;
+  }
+  return texts;
 }
 
 bool told_elsewhere(const Error& error, Rank me) { return error.kind == Kind::usage && error.rank != kNoRank && error.rank != me; }

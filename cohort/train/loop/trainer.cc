@@ -10,6 +10,7 @@
 
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
+#include "cohort/train/loop/same_settings.h"
 #include "cohort/train/loop/together.h"
 
 namespace cohort {
@@ -34,6 +35,11 @@ std::string bare_yaml(TrainConfig& config) {
   return text;
 }
 
+std::string shared_yaml(TrainConfig config) {
+  config.threads = 0;
+  return bare_yaml(config);
+}
+
 Trainer::Trainer(Job& job, TrainConfig config, Whereabouts* where)
     : Trainer(
           job.comm(),
@@ -48,6 +54,7 @@ Trainer::Trainer(collective::Communicator& comm, TrainConfig config, int cores, 
   check(config_);
   if (config_.threads > 0) at::set_num_threads(config_.threads);
   config_text_ = bare_yaml(config_);
+  check_same_settings(comm_, shared_yaml(config_));
   where_.doing("opening model and data");
   learner_ = std::make_unique<Learner>(comm_, config_, cores, ranks_here, where_);
   together(comm_, "folder of the run", [&] {  // only now: settings that cannot be leave nothing behind

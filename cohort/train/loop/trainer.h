@@ -17,6 +17,7 @@ namespace cohort {
 
 // The effective settings without remarks: where they came from is the launcher's knowledge.
 std::string bare_yaml(TrainConfig& config);
+std::string shared_yaml(TrainConfig config);  // the part that ranks must agree on: how many threads one has is its own affair
 
 class Trainer {
  public:

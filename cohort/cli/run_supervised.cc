@@ -1,0 +1,196 @@
+#include "cohort/cli/run_supervised.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
+#include "cohort/cli/cli.h"
+#include "cohort/cli/run_report.h"
+
+namespace cohort::cli {
+namespace {
+
+// Messages between two processes of one program: a letter, a number, a text.
+constexpr char kSays = 's', kWants = 'w', kLetsGo = 'g', kIsOver = 'o', kFails = 'f';  // the coordinator
+constexpr char kEnded = 'e', kNotStarted = 'n';                                        // the supervisor
+constexpr const char* kName = "coordinator";                                           // as ps shows it
+constexpr std::size_t kMostText = 16 << 10;
+constexpr std::size_t kHeader = 1 + sizeof(std::int64_t);
+
+struct Message {
+  char what = 0;
+  std::int64_t number = 0;
+  std::string text;
+};
+
+std::string packed(char what, std::int64_t number, std::string_view text) {
+  std::string bytes(kHeader, what);
+  std::memcpy(bytes.data() + 1, &number, sizeof number);
+  return bytes.append(text.substr(0, kMostText));
+}
+
+bool post(int fd, const std::string& bytes, int flags) {
+  ssize_t n = -1;
+  do n = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | flags);
+  while (n < 0 && errno == EINTR);
+  return n >= 0;
+}
+
+// None: nothing is there (without waiting), or the other side is gone.
+std::optional<Message> collect(int fd, int flags) {
+  std::array<char, kHeader + kMostText> buffer;
+  ssize_t n = -1;
+  do n = recv(fd, buffer.data(), buffer.size(), flags);
+  while (n < 0 && errno == EINTR);
+  if (n < static_cast<ssize_t>(kHeader)) return std::nullopt;
+  Message m{buffer[0], 0, {buffer.data() + kHeader, static_cast<std::size_t>(n) - kHeader}};
+  std::memcpy(&m.number, buffer.data() + 1, sizeof m.number);
+  return m;
+}
+
+Fd nameless_file() {
+  std::string path = (std::filesystem::temp_directory_path() / "cohort.XXXXXX").string();
+  Fd fd{mkostemp(path.data(), O_CLOEXEC)};
+  if (!fd) throw_system(fmt::format("make the file {} for the coordinator's log", path));
+  unlink(path.c_str());
+  return fd;
+}
+
+// The ends of the ranks' pipes, the front's and the terminal's are no business of the coordinator.
+void close_all_but(std::initializer_list<int> kept) {
+  std::vector<int> open;
+  {
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
+    if (!folder) return;
+    while (const dirent* entry = readdir(folder.get())) open.push_back(std::atoi(entry->d_name));
+  }
+  for (const int fd : open)
+    if (fd > STDERR_FILENO && std::find(kept.begin(), kept.end(), fd) == kept.end()) close(fd);
+}
+
+// Until the supervisor hangs up.
+void coordinate(group::ElasticCoordinatorOptions how, net::Listener listener, int channel) {
+  const auto tell = [channel](char what, std::int64_t number, std::string_view text) { post(channel, packed(what, number, text), 0); };
+  const auto fails = [tell](const Error& error) { tell(kFails, static_cast<std::int64_t>(error.kind), error.what); };
+  how.say = [tell](const std::string& text) { tell(kSays, 0, text); };
+  how.respawn = [tell](int count) { tell(kWants, count, ""); };
+  how.goodbye = [tell](std::int64_t pid) { tell(kLetsGo, pid, ""); };
+  how.over = [tell, fails](const std::optional<Error>& error) { error ? fails(*error) : tell(kIsOver, 0, ""); };
+  try {
+    group::ElasticCoordinator coordinator(std::move(how), std::move(listener));
+    while (const auto m = collect(channel, 0)) {
+      if (m->what == kEnded) coordinator.process_ended(m->number, m->text);
+      if (m->what == kNotStarted) coordinator.spawn_failed(m->text);
+    }
+  } catch (const Failure& failure) {  // its log, or its port: started again it would fail again
+    tell(kSays, 0, fmt::format("the coordinator cannot work: {}", failure.what()));
+    fails(failure.error());
+  }
+}
+
+}  // namespace
+
+CoordinatorProcess::CoordinatorProcess(group::ElasticRules rules, net::Secret secret, net::Listener listener)
+    : rules_(std::move(rules)), secret_(std::move(secret)), listener_(std::move(listener)), log_(nameless_file()) {}
+
+CoordinatorProcess::~CoordinatorProcess() { close(); }
+
+void CoordinatorProcess::close() {
+  closed_ = true;
+  due_ = false;
+  channel_.reset();
+}
+
+void CoordinatorProcess::start(group::Workforce workforce) {
+  due_ = false;
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) throw_system("socket pair for the coordinator");
+  channel_.reset(ends[0]);
+  Fd its{ends[1]};
+  const pid_t supervisor = getpid();
+  std::fflush(nullptr);
+  pid_ = fork();
+  if (pid_ < 0) throw_system("cannot start the coordinator (fork)");
+  if (pid_ > 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != supervisor) _exit(kExitSignalBase + SIGKILL);  // it died before it could be watched
+  prctl(PR_SET_NAME, kName);
+  close_all_but({its.get(), listener_.fd.get(), log_.get()});
+  channel_.release();
+  group::ElasticCoordinatorOptions how{.rules = rules_, .secret = secret_, .log = {}, .say = {}, .respawn = {}};
+  how.log_file = log_.get();
+  how.workforce = std::move(workforce);
+  coordinate(std::move(how), std::move(listener_), its.get());
+  std::fflush(nullptr);
+  _exit(0);
+}
+
+// One that has told how the job ended is of use as long as workers have to hear of it. Not one that failed: it would fail again.
+void CoordinatorProcess::child_ended(pid_t pid, int status) {
+  if (pid != pid_) return;
+  hear();  // its last words
+  channel_.reset();
+  pid_ = -1;
+  if (closed_ || (ending_ && ending_->error)) return;
+  const auto now = Clock::now();
+  const std::string how = describe_status(status);
+  while (!deaths_.empty() && now - deaths_.front() > kWithin) deaths_.pop_front();
+  deaths_.push_back(now);
+  const auto times = deaths_.size();
+  if (times <= kStarts) {
+    news_.lines.push_back(fmt::format("the coordinator (process {}) ended: {}; it is started again ({} of at most {} times within {})", pid,
+                                      how, times, kStarts, format_seconds(kWithin)));
+    due_ = true;
+    return;
+  }
+  const std::string why = fmt::format("the coordinator ended {} times within {}, the last time {}: it is given up, and the job with it",
+                                      times, format_seconds(kWithin), how);
+  news_.lines.push_back(why);
+  ending_ = group::ElasticCoordinator::Ending{Error{Kind::aborted, why, kNoRank}};
+  listener_.fd.reset();  // workers that look for it find nobody
+}
+
+// A coordinator that takes no news is stuck. The next one hears of everything.
+void CoordinatorProcess::tell(char what, std::int64_t number, const std::string& text) {
+  if (pid_ <= 0 || post(channel_.get(), packed(what, number, text), MSG_DONTWAIT)) return;
+  if (errno == EAGAIN) kill(pid_, SIGKILL);
+}
+
+void CoordinatorProcess::process_ended(std::int64_t pid, const std::string& how) { tell(kEnded, pid, how); }
+void CoordinatorProcess::spawn_failed(const std::string& why) { tell(kNotStarted, 0, why); }
+
+void CoordinatorProcess::hear() {
+  while (channel_) {
+    const auto m = collect(channel_.get(), MSG_DONTWAIT);
+    if (!m) return;
+    if (m->what == kSays) news_.lines.push_back(m->text);
+    if (m->what == kWants) news_.wanted += static_cast<int>(m->number);
+    if (m->what == kLetsGo) news_.let_go.push_back(m->number);
+    if (m->what == kIsOver && !ending_) ending_ = group::ElasticCoordinator::Ending{};
+    if (m->what == kFails && !ending_) ending_ = group::ElasticCoordinator::Ending{Error{static_cast<Kind>(m->number), m->text, kNoRank}};
+  }
+}
+
+CoordinatorProcess::News CoordinatorProcess::take() {
+  hear();
+  return std::exchange(news_, {});
+}
+
+}  // namespace cohort::cli

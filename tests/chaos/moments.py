@@ -1,0 +1,94 @@
+"""Moments of a training step at which a process can be killed, found from outside: by the history that workers write, by what a worker answers to
+SIGQUIT, by /proc and by the folder of checkpoints. Each function brings about its moment and returns the process to kill in it, which stands still
+there (or is in the hands of one that does), and what to do once it is dead."""
+import glob
+import os
+import signal
+import time
+
+from runs import LIMIT
+
+TRIES = 400  # to find a moment that passes quickly
+
+
+def state(pid):
+    """R, S, T .. of a process, and the system call that its first thread is in; -1: none, it computes."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/syscall") as call:
+            return stat.read().rsplit(")", 1)[1].split()[0], call.read().split()[0]
+    except OSError:
+        return "X", ""
+
+
+def hold(pid):
+    os.kill(pid, signal.SIGSTOP)
+    end = time.monotonic() + LIMIT
+    while state(pid)[0] not in "TX":
+        assert time.monotonic() < end, f"process {pid} cannot be stopped"
+
+
+def anywhere(chaos, job):
+    job.await_step(job.step() + 1)
+    end = time.monotonic() + chaos.dice.random() * 0.03
+    while time.monotonic() < end:
+        pass
+    return chaos.dice.choice(job.members()), lambda: None
+
+
+def computing(chaos, job):
+    """Between the beginning of a step and the first word to the others: forward or backward."""
+    pid = chaos.dice.choice(job.members())
+    for _ in range(TRIES):
+        begun = job.step_of(pid)
+        end = time.monotonic() + LIMIT
+        while job.step_of(pid) == begun:
+            assert time.monotonic() < end, job.log()
+        hold(pid)
+        if state(pid)[1] == "-1" and job.last_event(pid) == "start":
+            return pid, lambda: None
+        os.kill(pid, signal.SIGCONT)
+    raise AssertionError(f"process {pid} was never seen to compute")
+
+
+def waiting_in(chaos, job, words):
+    """One rank is held back, so that another is inside this operation, and says so."""
+    for _ in range(TRIES):
+        held, pid = chaos.dice.sample(job.members(), 2)
+        job.await_step(job.step() + 1)
+        time.sleep(chaos.dice.random() * 0.01)
+        hold(held)
+        mark = len(job.log())
+        os.kill(pid, signal.SIGQUIT)
+        end = time.monotonic() + 0.3  # well before anybody misses the one that is held
+        while not (told := job.said(r"info: step .*", mark)) and time.monotonic() < end:
+            time.sleep(0.002)
+        if told and words in told[0]:
+            return pid, lambda: os.kill(held, signal.SIGCONT)
+        os.kill(held, signal.SIGCONT)
+    raise AssertionError(f"nobody was ever seen in {words}:\n{job.log()[-2000:]}")
+
+
+def all_reducing(chaos, job):
+    return waiting_in(chaos, job, "in all_reduce 'bucket")
+
+
+def voting(chaos, job):
+    """All gradients are agreed upon, and the step is being decided."""
+    return waiting_in(chaos, job, "in all_reduce 'the vote for this step'")
+
+
+def saving(chaos, job):
+    """Rank 0, while a checkpoint is half written."""
+    unfinished = lambda: glob.glob(job.runs.path(job.name) + "/checkpoints/.tmp-*")
+    for _ in range(TRIES):
+        pid, end = job.pid_of(0), time.monotonic() + LIMIT
+        while not unfinished():
+            assert time.monotonic() < end, "no checkpoint begins:\n" + job.log()
+        hold(pid)
+        if unfinished():
+            return pid, lambda: None
+        os.kill(pid, signal.SIGCONT)
+    raise AssertionError("no checkpoint was ever seen half written")
+
+
+MOMENTS = {"anywhere": anywhere, "computing": computing, "in an all-reduce": all_reducing, "voting": voting, "saving": saving}

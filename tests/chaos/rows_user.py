@@ -1,0 +1,97 @@
+"""Programs that fail by themselves: 5 a rank runs out of memory, crashes, throws or exits; 17 a loss that is no number on one rank; 19 a rank that
+is done before the others."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+from suites import run_claim, run_suite
+
+LIMIT = 60
+NAMED = 1.0     # seconds until every rank knows
+RANKS = 4
+# what the rank does: words of its cause at the end of the screen, exit status of the launcher
+CAUSES = {"memory": ("bad_alloc", 1), "segv": ("SIGSEGV", 128 + signal.SIGSEGV), "throw": ("user code threw this", 1), "exit": ("exited with status 7", 7)}
+
+
+def watched(words, env=None):
+    """Runs a job; [(seconds, line)] of what it says, and its exit status."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("COHORT_")}
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**clean, **(env or {})})
+    lines = []
+    for line in process.stdout:
+        lines.append((time.monotonic(), line.rstrip("\n")))
+    return lines, process.wait(LIMIT)
+
+
+def fail_of(chaos, how, victim, transport):
+    """(lines, status, seconds until all the others named the victim)"""
+    lines, status = watched(["timeout", str(LIMIT), os.path.join(chaos.programs, "cohort"), "run", "-n", str(RANKS),
+                             os.path.join(chaos.programs, "launch_rank"), "fails", str(victim), how], {"COHORT_TRANSPORT": transport})
+    text = "\n".join(line for _, line in lines)
+    begin = next((at for at, line in lines if f"rank {victim}: now" in line), None)
+    assert begin, text
+    named = []
+    for rank in set(range(RANKS)) - {victim}:
+        at = next((at for at, line in lines if line.startswith(f"[{rank}]") and re.search(rf"rank {victim}\b", line)), None)
+        assert at, f"rank {rank} does not name rank {victim}:\n{text}"
+        named.append(at - begin)
+    return lines, status, max(named)
+
+
+def row5(chaos, tries):
+    def body(how, victim, transport):
+        words, expected = CAUSES[how]
+        lines, status, named = fail_of(chaos, how, victim, transport)
+        text = "\n".join(line for _, line in lines)
+        assert status == expected, f"exit status {status}, not {expected}:\n{text}"
+        tail = "\n".join(line for _, line in lines[-6:])
+        assert words in tail and f"rank {victim} failed first" in tail, f"'{words}' of rank {victim} is not the last on screen:\n{text}"
+        assert named <= chaos.limit(NAMED), f"named after {named:.2f} s"
+        return {"detect": named}
+    for i in range(max(tries, len(CAUSES))):
+        how, victim, transport = list(CAUSES)[i % len(CAUSES)], chaos.dice.randrange(RANKS), chaos.dice.choice(["shm", "tcp"])
+        if chaos.in_time():
+            chaos.attempt(f"5 {how} on rank {victim}, {transport}", lambda: body(how, victim, transport))
+
+
+def row17(chaos, tries):
+    """One rank's loss is infinite or no number at a random step: all leave that step out, go on, and end with the same finite bits."""
+    def body(step, victim, what):
+        lines, status = watched(["timeout", str(LIMIT), os.path.join(chaos.programs, "cohort"), "run", "-n", str(RANKS),
+                                 os.path.join(chaos.programs, "bad_rank"), str(step), str(victim), what], {"OMP_NUM_THREADS": "1"})
+        text = "\n".join(line for _, line in lines)
+        assert status == 0, text
+        for rank in range(RANKS):
+            assert f"rank {rank}: left out {step}; the same finite bits on all ranks" in text, text
+    for _ in range(tries):
+        step, victim, what = chaos.dice.randrange(10), chaos.dice.randrange(RANKS), chaos.dice.choice(["nan", "inf"])
+        if chaos.in_time():
+            chaos.attempt(f"17 {what} at step {step} on rank {victim}", lambda: body(step, victim, what))
+    run_suite(chaos, "trainer_test", "DataParallel.SaysOnAllRanksWhenAGradientIsNotFinite:GradScaler.LeavesOut*")
+    run_suite(chaos, "engine_test", "Clipping.ByANormThatOverflows*")
+    run_claim(chaos, "train/check.py", "precision")
+
+
+row17.most = 20
+
+
+def row19(chaos, tries):
+    """A rank that returns early is named by the others, who do not wait for it; those that use join go on without it; and batches of unequal
+    size weigh as much as they have samples."""
+    def body(victim, transport):
+        lines, status, named = fail_of(chaos, "leave", victim, transport)
+        assert status != 0, "\n".join(line for _, line in lines)
+        assert named <= chaos.limit(NAMED), f"named after {named:.2f} s"
+        return {"detect": named}
+    for _ in range(tries):
+        victim, transport = chaos.dice.randrange(RANKS), chaos.dice.choice(["shm", "tcp"])
+        if chaos.in_time():
+            chaos.attempt(f"19 rank {victim} is done early, {transport}", lambda: body(victim, transport))
+    run_suite(chaos, "queue_test", "Join.*:NegotiatorTest.Join*")
+    run_claim(chaos, "train/check.py", "equal_ranks")
+
+
+row19.most = 20
+ROWS = {"5": row5, "17": row17, "19": row19}
