@@ -55,15 +55,18 @@ class Agent : public RankSink {
   int run();
 
   void write(int rank, int stream, std::string_view bytes, Clock::time_point) override {
-    channel_.send(AgentFrame::output, encode(AgentOutput{rank, stream, std::string(bytes)}));
+    channel_.send(AgentFrame::output, encode(AgentOutput{number_of(rank), stream, std::string(bytes)}));
   }
-  void finish(int rank, int stream) override { channel_.send(AgentFrame::closed, encode(AgentOutput{rank, stream, {}})); }
+  void finish(int rank, int stream) override { channel_.send(AgentFrame::closed, encode(AgentOutput{number_of(rank), stream, {}})); }
 
  private:
   void turn();
   void take(const AgentMessage& message);
   void answer(const AgentCall& call);
   void start(const AgentStart& order);
+  void start_all(const AgentStart& order);
+  void start_one(const AgentMore& more);
+  sigset_t mask_of(const AgentStart& order) const;
   RankSetting setting_of(const AgentStart& order) const;
   group::Environment variables_of(const AgentStart& order) const;
   void pass_signal(int number);
@@ -73,6 +76,8 @@ class Agent : public RankSink {
   void refuse(int code, const std::string& what);
   void wind_up();
   void flush();
+  bool elastic() const { return order_ && order_->elastic(); }
+  int number_of(int rank) const { return elastic() ? numbers_.at(static_cast<std::size_t>(rank)) : rank; }
   bool alone() const { return !channel_.open() || front_gone_; }
 
   const group::Environment& environment_;
@@ -84,6 +89,8 @@ class Agent : public RankSink {
   Reached reached_;
   std::optional<HeldSecret> secret_;
   HeldPort master_port_;
+  std::optional<AgentStart> order_;
+  std::vector<int> numbers_;  // elastic: what the job calls our ranks
   InputPipe input_;
   Deadline beat_ = Deadline::in(kBeat);
   int silent_ = 0;
@@ -92,7 +99,7 @@ class Agent : public RankSink {
 
 int Agent::run() {
   try {
-    while (!alone() && !refused_ && (!started_ || ranks_.running() > 0)) turn();
+    while (!alone() && !refused_ && (!started_ || elastic() || ranks_.running() > 0)) turn();
   } catch (const NoProgram& e) {
     refuse(e.exit_code, e.what());
   } catch (const std::exception& e) {
@@ -121,6 +128,7 @@ void Agent::turn() {
 void Agent::take(const AgentMessage& message) {
   if (message.type == AgentFrame::call) return answer(decode_call(message.body));
   if (message.type == AgentFrame::start) return start(decode_start(message.body));
+  if (message.type == AgentFrame::more) return start_one(decode_more(message.body));
   if (message.type == AgentFrame::signal) return pass_signal(decode_numbers(message.body, 1, 1)[0]);
   if (message.type == AgentFrame::input) {
     input_.over = message.body.empty();
@@ -171,6 +179,12 @@ void Agent::start(const AgentStart& order) {
   if (!secret_ || started_) throw_failure(Kind::corrupt, "the launcher starts ranks out of turn");
   if (chdir(order.folder.c_str()) != 0)
     throw_failure(Kind::usage, "folder '{}': {}; start the job in one that every host has", order.folder, std::strerror(errno));
+  order_ = order;
+  if (!order.elastic()) start_all(order);
+  started_ = true;
+}
+
+void Agent::start_all(const AgentStart& order) {
   const Program program{order.path, order.argv};
   RankSetting setting = setting_of(order);
   const int first = setting.first, count = order.hosts[static_cast<std::size_t>(order.host)].ranks;
@@ -182,8 +196,7 @@ void Agent::start(const AgentStart& order) {
     input_.write.reset(ends[1]);
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
   }
-  sigset_t mask = signals_.mask_before();
-  if (order.quit_asks) sigaddset(&mask, SIGQUIT);  // as the launcher does on its own host
+  const sigset_t mask = mask_of(order);
   const group::Environment variables = variables_of(order);
   std::vector<ChildPlan> plans;
   for (int i = 0; i < count; ++i, ++setting.rank)
@@ -194,10 +207,40 @@ void Agent::start(const AgentStart& order) {
                      .signal_mask = mask});
   ranks_.start(first, plans);
   input_.read.reset();
-  started_ = true;
   std::vector<int> pids;
   for (int r = first; r < first + count; ++r) pids.push_back(ranks_[r].pid);
   channel_.send(AgentFrame::started, encode(pids));
+}
+
+// As the launcher does on its own host.
+sigset_t Agent::mask_of(const AgentStart& order) const {
+  sigset_t mask = signals_.mask_before();
+  if (order.quit_asks) sigaddset(&mask, SIGQUIT);
+  for (const int notice : {SIGTERM, SIGUSR1})
+    if (order.notices) sigaddset(&mask, notice);
+  return mask;
+}
+
+// A worker that cannot be started is no trouble of the others.
+void Agent::start_one(const AgentMore& more) {
+  if (!elastic()) throw_failure(Kind::corrupt, "the launcher starts a worker out of turn");
+  const int slots = order_->hosts[static_cast<std::size_t>(order_->host)].ranks;
+  RankSetting setting = setting_of(*order_);
+  setting.rank = more.number;
+  setting.first = more.number - more.slot % slots;
+  const Program program{order_->path, order_->argv};
+  try {
+    numbers_.push_back(more.number);
+    const int rank = ranks_.add({.program = &program,
+                                 .environment = spelled_out(rank_environment(variables_of(*order_), setting)),
+                                 .cpus = plan_binding(look_at_host(), order_->bind, slots)[static_cast<std::size_t>(more.slot % slots)],
+                                 .input = -1,
+                                 .signal_mask = mask_of(*order_)});
+    channel_.send(AgentFrame::added, encode(std::vector<int>{more.number, ranks_[rank].pid}));
+  } catch (const std::exception& problem) {
+    numbers_.pop_back();
+    channel_.send(AgentFrame::failed, encode(AgentFailed{more.number, problem.what()}));
+  }
 }
 
 void Agent::pass_signal(int number) {
@@ -211,7 +254,7 @@ void Agent::take_own_signals() {
     if (number == SIGCHLD) {
       for (const auto& e : ranks_.take_ends()) {
         ranks_.move(Clock::now(), true, true);  // its last words go before its end
-        channel_.send(AgentFrame::ended, encode(AgentEnded{e.rank, e.status}));
+        channel_.send(AgentFrame::ended, encode(AgentEnded{number_of(e.rank), e.status}));
       }
     } else if (number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT) {
       refuse(kExitSignalBase + number, fmt::format("its agent was told to end by {}", signal_name(number)));

@@ -1,6 +1,6 @@
 // The stream between a launcher and an agent: frames over two descriptors (the standard input and output of a remote shell), nothing waits.
 //
-//   the agent's first line   "cohort agent 1\n"; what a login script printed before it is passed over
+//   the agent's first line   "cohort agent 2\n"; what a login script printed before it is passed over
 //   then, both ways          u32 length of the body, u16 type, body; little-endian
 //
 // Who may speak on it is the remote shell's business: ssh has authenticated both ends and encrypts. See docs/adr/0010-agents.md.
@@ -30,6 +30,9 @@ enum class AgentFrame : std::uint16_t {
   input,     // launcher: bytes for rank 0; none: their end
   taken,     // agent: so many bytes of input have been read
   beat,      // both: still there
+  more,      // launcher: one more worker of an elastic job
+  added,     // agent: it is this process
+  failed,    // agent: it could not be started, and why
 };
 
 struct AgentMessage {
@@ -37,7 +40,7 @@ struct AgentMessage {
   std::vector<std::byte> body;
 };
 
-inline constexpr std::string_view kAgentGreeting = "cohort agent 1\n";
+inline constexpr std::string_view kAgentGreeting = "cohort agent 2\n";
 inline constexpr std::size_t kMostNoise = 64 << 10;    // of login scripts
 inline constexpr std::size_t kMostMessage = 16 << 20;  // an environment has at most a few MiB
 inline constexpr std::size_t kFullChannel = 1 << 20;   // more unsent output than this holds the ranks back

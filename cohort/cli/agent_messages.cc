@@ -39,7 +39,7 @@ void write_setting(Writer& w, const RankSetting& s) {
   w.integer(s.threads_given ? 1 : 0);
   w.integer(s.tls ? 1 : 0);
   w.real(s.start_timeout);
-  for (const auto& value : {s.job, s.role, s.log_level, s.master_addr, s.interface}) w.text(value);
+  for (const auto& value : {s.job, s.role, s.log_level, s.master_addr, s.interface, s.elastic}) w.text(value);
 }
 
 RankSetting read_setting(Reader& r) {
@@ -48,7 +48,7 @@ RankSetting read_setting(Reader& r) {
   s.threads_given = r.flag();
   s.tls = r.flag();
   s.start_timeout = r.real();
-  for (std::string* value : {&s.job, &s.role, &s.log_level, &s.master_addr, &s.interface}) *value = r.text();
+  for (std::string* value : {&s.job, &s.role, &s.log_level, &s.master_addr, &s.interface, &s.elastic}) *value = r.text();
   return s;
 }
 
@@ -134,6 +134,7 @@ std::vector<std::byte> encode(const AgentStart& m) {
   }
   w.integer(m.input ? 1 : 0);
   w.integer(m.quit_asks ? 1 : 0);
+  w.integer(m.notices ? 1 : 0);
   return w.take();
 }
 
@@ -159,6 +160,7 @@ AgentStart decode_start(ConstBytes bytes) {
   }
   m.input = r.flag();
   m.quit_asks = r.flag();
+  m.notices = r.flag();
   r.end();
   return m;
 }
@@ -199,6 +201,29 @@ AgentTrouble decode_trouble(ConstBytes bytes) {
   AgentTrouble m;
   m.code = r.integer();
   m.what = r.letters(r.left());
+  return m;
+}
+
+std::vector<std::byte> encode(const AgentMore& m) { return encode(std::vector<int>{m.number, m.slot}); }
+
+AgentMore decode_more(ConstBytes bytes) {
+  const auto numbers = decode_numbers(bytes, 2, 2);
+  if (numbers[0] < 0 || numbers[1] < 0) throw_failure(Kind::corrupt, "worker {} in slot {} cannot be", numbers[0], numbers[1]);
+  return {numbers[0], numbers[1]};
+}
+
+std::vector<std::byte> encode(const AgentFailed& m) {
+  Writer w;
+  w.integer(m.number);
+  w.letters(m.why);
+  return w.take();
+}
+
+AgentFailed decode_failed(ConstBytes bytes) {
+  Reader r(bytes);
+  AgentFailed m;
+  m.number = r.integer();
+  m.why = r.letters(r.left());
   return m;
 }
 

@@ -41,8 +41,20 @@ struct AgentStart {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> environment;
   std::string bind;
-  bool input = false;      // rank 0 is here and reads what the launcher sends
-  bool quit_asks = false;  // see RunOptions
+  bool input = false;                                        // rank 0 is here and reads what the launcher sends
+  bool quit_asks = false;                                    // see RunOptions
+  bool notices = false;                                      // SIGTERM and SIGUSR1 wait until a rank can take them for what they are
+  bool elastic() const { return !setting.elastic.empty(); }  // ranks are started by AgentMore, one by one
+};
+
+// Launcher: one more worker. Numbers of an elastic job are given once, slots again and again.
+struct AgentMore {
+  int number = 0;
+  int slot = 0;
+};
+struct AgentFailed {
+  int number = 0;
+  std::string why;
 };
 
 struct AgentOutput {
@@ -65,7 +77,10 @@ std::vector<std::byte> encode(const AgentStart& m);
 std::vector<std::byte> encode(const AgentOutput& m);  // also for `closed`, without bytes
 std::vector<std::byte> encode(const AgentEnded& m);
 std::vector<std::byte> encode(const AgentTrouble& m);
-std::vector<std::byte> encode(const std::vector<int>& numbers);  // `started`: the processes; `signal`, `taken`: one number
+std::vector<std::byte> encode(const AgentMore& m);
+std::vector<std::byte> encode(const AgentFailed& m);
+std::vector<std::byte> encode(
+    const std::vector<int>& numbers);  // `started`: the processes; `added`: worker, process; `signal`, `taken`: one
 
 AgentCall decode_call(ConstBytes bytes);
 AgentReady decode_ready(ConstBytes bytes);
@@ -73,6 +88,8 @@ AgentStart decode_start(ConstBytes bytes);
 AgentOutput decode_output(ConstBytes bytes);
 AgentEnded decode_ended(ConstBytes bytes);
 AgentTrouble decode_trouble(ConstBytes bytes);
+AgentMore decode_more(ConstBytes bytes);
+AgentFailed decode_failed(ConstBytes bytes);
 std::vector<int> decode_numbers(ConstBytes bytes, std::size_t least, std::size_t most);
 
 }  // namespace cohort::cli

@@ -88,6 +88,12 @@ TEST(AgentMessages, SayTheSameAfterTheJourney) {
   EXPECT_EQ(decode_start(encode(order)).setting.streams, -1);
   AgentCall call{.job = "j", .secret = net::Secret::random(), .first = 2, .addresses = {"1.2.3.4:5"}, .start_timeout = 1.5};
   EXPECT_EQ(encode(decode_call(encode(call))), encode(call));
+  order.setting.elastic = "0.5s";
+  order.notices = true;
+  EXPECT_TRUE(decode_start(encode(order)).elastic() && decode_start(encode(order)).notices);
+  EXPECT_EQ(decode_more(encode(AgentMore{7, 1})).slot, 1);
+  EXPECT_THROW(decode_more(encode(AgentMore{-1, 1})), Failure);
+  EXPECT_EQ(decode_failed(encode(AgentFailed{7, "no such file"})).why, "no such file");
   auto cut = encode(order);
   cut.pop_back();
   EXPECT_THROW(decode_start(cut), Failure);
@@ -125,6 +131,25 @@ TEST(PlaceJob, HostsGetTheirSharesAndThisHostAloneNeedsNobody) {
   EXPECT_EQ(placed({"-n", "auto", "p"}).ranks, 2);
   EXPECT_THROW(placed({"-H", "a:2", "-n", "auto", "p"}), Failure);
   EXPECT_THROW(placed({"--hostfile", "/nowhere/at/all", "p"}), Failure);
+}
+
+TEST(PlaceJob, ElasticJobsTakeSlotsWithinTheirLimitsAndKeepTheRest) {
+  const auto placed = [](const std::vector<std::string>& words) {
+    LaunchPlan plan;
+    plan.options = parse_run(words, {});
+    place_job(plan);
+    return plan;
+  };
+  EXPECT_EQ(placed({"-H", "a:2,b:2", "--min-n", "2", "p"}).ranks, 4);
+  EXPECT_EQ(placed({"-H", "a:2,b:2", "--min-n", "2", "--max-n", "3", "p"}).ranks, 3);
+  const LaunchPlan few = placed({"-H", "a:2,b:2", "-n", "2", "--min-n", "1", "--max-n", "4", "p"});
+  EXPECT_THAT(few.hosts, ElementsAre(group::HostShare{"a", 0, 2}));
+  EXPECT_THAT(few.pool, ElementsAre(group::HostSlots{"a", 2}, group::HostSlots{"b", 2}));
+  EXPECT_THROW(placed({"-H", "a:2,b:2", "--min-n", "5", "p"}), Failure);
+  EXPECT_TRUE(placed({"-H", "localhost:4", "--min-n", "2", "p"}).hosts.empty());
+  const LaunchPlan early = placed({"--host-discovery-script", "echo localhost:1", "--min-n", "2", "--max-n", "4", "p"});
+  EXPECT_EQ(early.ranks, 2);  // one of them where a host comes later
+  EXPECT_THAT(early.hosts, ElementsAre(group::HostShare{"localhost", 0, 1}));
 }
 
 TEST(PlaceJob, SlurmTellsWhichNodeThisIs) {

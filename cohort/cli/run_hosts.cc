@@ -68,11 +68,26 @@ int count_here(const RunOptions& options, const HostShape& host) {
   return host.gpus;
 }
 
+// As many as there are slots, within the limits. Hosts that a script has not found yet may come; others may not.
+void place_elastic(LaunchPlan& plan, const group::Hosts& named) {
+  const RunOptions& o = plan.options;
+  int slots = 0;
+  for (const auto& host : named) slots += host.slots;
+  const int most = o.most > 0 ? std::min(o.most, slots) : slots;
+  plan.ranks = o.ranks_given ? static_cast<int>(parse_int(o.ranks)) : most;
+  if (!o.discovery.empty()) plan.ranks = std::max(plan.ranks, o.least);
+  plan.hosts = group::share_ranks(named, o.discovery.empty() ? plan.ranks : std::min(plan.ranks, slots));
+  plan.pool = named;
+  if (o.discovery.empty() && named.size() == 1 && group::names_this_host(named[0].name)) plan.hosts.clear();  // nobody else is needed
+}
+
 void place_on_hosts(LaunchPlan& plan) {
   const RunOptions& o = plan.options;
   if (o.ranks == "auto" || o.ranks == "gpu")
     throw_failure(Kind::usage, "-n {} counts what this host has; with several hosts give each its slots (host:N)", o.ranks);
-  plan.hosts = group::share_ranks(named_hosts(o), o.ranks_given ? static_cast<int>(parse_int(o.ranks)) : 0);
+  const group::Hosts named = named_hosts(o);
+  if (o.elastic()) return place_elastic(plan, named);
+  plan.hosts = group::share_ranks(named, o.ranks_given ? static_cast<int>(parse_int(o.ranks)) : 0);
   plan.ranks = plan.hosts.back().first + plan.hosts.back().ranks;
   if (plan.hosts.size() == 1 && group::names_this_host(plan.hosts[0].name)) plan.hosts.clear();  // nobody else is needed
 }
@@ -102,8 +117,8 @@ void place_as_node(LaunchPlan& plan) {
 
 void place_job(LaunchPlan& plan) {
   const RunOptions& o = plan.options;
-  if (!o.hosts.empty() || !o.host_file.empty() || !o.discovery.empty()) return place_on_hosts(plan);
-  plan.ranks = count_here(o, plan.host);
+  const bool named = !o.hosts.empty() || !o.host_file.empty() || !o.discovery.empty();
+  named ? place_on_hosts(plan) : void(plan.ranks = count_here(o, plan.host));
   if (o.nodes > 1) place_as_node(plan);
   const int most = o.most > 0 ? o.most : plan.ranks;
   if (o.elastic() && (o.least > plan.ranks || plan.ranks > most))

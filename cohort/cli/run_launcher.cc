@@ -13,6 +13,7 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/cli/cli.h"
+#include "cohort/cli/run_discovery.h"
 #include "cohort/cli/run_environment.h"
 #include "cohort/cli/run_meeting.h"
 #include "cohort/cli/run_output.h"
@@ -99,10 +100,15 @@ class Launcher {
   void take_signal(int number);
   void note_ends();
   void note_elastic_end(const Ranks::Ended& ended);
+  void note_lost_with_host(const Ranks::Ended& ended, const group::Process& process);
+  group::Process process_of(int worker) const;
   void start_wanted();
   void keep_coordinator();
   group::Workforce workforce() const;
   int orphan_signal() const { return plan_.options.saves_when_orphaned() ? SIGTERM : SIGKILL; }
+  void start_near();
+  void start_far();
+  void look_for_hosts();
   bool goes_on() const;
   bool ended_badly() const;
   int elastic_verdict();
@@ -127,9 +133,13 @@ class Launcher {
   Screen screen_;
   Output output_;
   std::unique_ptr<Ranks> ranks_;
-  LocalRanks* workers_ = nullptr;  // ranks_, where more may be started
+  LocalRanks* workers_ = nullptr;  // ranks_, where more may be started ..
+  RemoteRanks* remote_ = nullptr;  // .. likewise, on other hosts
+  std::optional<Discovery> discovery_;
   std::vector<std::vector<int>> bindings_;
   int more_ = 0;                          // workers that were asked for by a signal
+  int owed_ = 0;                          // workers that are wanted and not started yet: no host has had room
+  int said_owed_ = 0;                     // .. as was said last
   std::optional<Ranks::Ended> last_end_;  // of a worker that was not let go
   bool left_badly_ = false;               // a worker, after the user had stopped the job
   Deadline empty_until_;                  // without any worker the launcher waits so long for the coordinator's wish
@@ -234,8 +244,9 @@ sigset_t Launcher::rank_mask() const {
 void Launcher::start_agents() {
   mention(fmt::format("job {}: {} ranks of {} on {} host{}; they meet at port {}", meeting_.job(), plan_.ranks, plan_.program.path,
                       plan_.hosts.size(), plan_.hosts.size() == 1 ? "" : "s", meeting_.port()));
+  const bool elastic = plan_.options.elastic();
   RemotePlan remote{.hosts = plan_.hosts,
-                    .shells = {},
+                    .shell = [this](const std::string& host) { return agent_words(plan_.options, plan_.environment, host); },
                     .call = {.job = meeting_.job(),
                              .secret = meeting_.secret(),
                              .addresses = reachable_addresses(plan_.options.interface, meeting_.port()),
@@ -249,15 +260,29 @@ void Launcher::start_agents() {
                               .argv = plan_.program.argv,
                               .environment = travelling(plan_.environment),
                               .bind = plan_.options.bind,
-                              .quit_asks = plan_.options.quit_asks},
+                              .quit_asks = plan_.options.quit_asks,
+                              .notices = elastic && plan_.options.usage_is_said},
                     .input = plan_.input,
-                    .reads_input = plan_.options.input == Stdin::first_rank,
+                    .reads_input = plan_.options.input == Stdin::first_rank && !elastic,
                     .environment = plan_.environment,
-                    .signal_mask = signals_.mask_before()};
-  for (const auto& host : plan_.hosts) remote.shells.push_back(agent_words(plan_.options, plan_.environment, host.name));
+                    .signal_mask = signals_.mask_before(),
+                    .elastic = elastic,
+                    .pool = plan_.pool,
+                    .cool_down = plan_.options.host_cool_down,
+                    .leave_grace = plan_.options.stop_grace,
+                    .other_ended =
+                        [this](pid_t pid, int status) {
+                          if (discovery_) discovery_->ended(pid, status);
+                        }};
+  const int placed = plan_.hosts.back().first + plan_.hosts.back().ranks;
+  owed_ = plan_.ranks - placed;
+  if (elastic && !plan_.options.discovery.empty())
+    discovery_.emplace(DiscoveryPlan{plan_.options.discovery, plan_.options.discovery_interval, plan_.options.slots_per_host, plan_.pool,
+                                     plan_.environment, signals_.mask_before()});
   auto ranks = std::make_unique<RemoteRanks>(output_);
-  output_.open_files(0, plan_.ranks);
+  output_.open_files(0, placed);
   ranks->start(std::move(remote));
+  if (elastic) remote_ = ranks.get();
   ranks_ = std::move(ranks);
 }
 
@@ -270,14 +295,20 @@ void Launcher::turn() {
   ranks_->add_polls(fds, take_stdout, take_stderr);
   Deadline next = screen_.next_idle().sooner(kill_at_).sooner(job_ends_).sooner(ranks_->next_look());
   if (!ranks_->busy()) next = next.sooner(empty_until_);
+  if (discovery_) {
+    discovery_->add_polls(fds);
+    next = next.sooner(discovery_->next_look());
+  }
   poll(fds.data(), fds.size(), next.left_ms());
 
   if (fds[1].revents != 0) lose_front();
   for (const auto& line : meeting_.take_lines()) say(line);
   ranks_->move(Clock::now(), take_stdout, take_stderr);
   for (const auto& line : ranks_->take_news()) mention(line);
+  for (const auto& line : ranks_->take_notices()) say(line);
   take_signals();
   note_ends();
+  if (discovery_) look_for_hosts();
   if (plan_.options.elastic()) start_wanted();
   if (plan_.options.supervised) keep_coordinator();
   screen_.show_idle(Clock::now());
@@ -330,21 +361,61 @@ void Launcher::note_ends() {
 
 // The job goes on without it, unless it has told that the settings are wrong: they are for all of them.
 void Launcher::note_elastic_end(const Ranks::Ended& e) {
-  const auto pid = (*ranks_)[e.rank].pid;
-  const bool unasked = e.status != 0 && !meeting_.let_go(pid) && stopped_by_ == 0;
-  const std::string words = fmt::format("worker {} (process {}) ended: {}", e.rank, pid, e.how);
+  const group::Process process = process_of(e.rank);
+  if (!e.seen) return note_lost_with_host(e, process);
+  const bool unasked = e.status != 0 && !meeting_.let_go(process) && stopped_by_ == 0;
+  const std::string where = (*ranks_)[e.rank].host.empty() ? "" : fmt::format(" on host {}", process.host);
+  const std::string words = fmt::format("worker {} (process {}{}) ended: {}", e.rank, process.pid, where, e.how);
   unasked ? say(words) : mention(words);
   if (exit_code_of(e.status) == kExitUsage && plan_.options.usage_is_said) return fail(e.rank, e.status);
   if (unasked) last_end_ = e;
   if (stopped_by_ != 0 && e.status != 0) left_badly_ = true;
-  meeting_.process_ended(pid, e.how);
+  meeting_.process_ended(process, e.how);
   if (ranks_->running() == 0) empty_until_ = Deadline::in(kEmptyLimit);
 }
 
+// Nobody saw it end: the coordinator believes its connection only. One of the first, before the job began, is started again elsewhere.
+void Launcher::note_lost_with_host(const Ranks::Ended& e, const group::Process& process) {
+  if (ranks_->running() == 0) empty_until_ = Deadline::in(kEmptyLimit);
+  if (stopped_by_ != 0 || trouble_) return;
+  if (!last_end_) last_end_ = e;
+  if (meeting_.formed()) return meeting_.process_vanished(process, e.how);
+  ++owed_;
+}
+
+group::Process Launcher::process_of(int worker) const {
+  const RankState& state = (*ranks_)[worker];
+  return {state.pid, state.host.empty() ? group::kThisHost : state.host};
+}
+
+void Launcher::look_for_hosts() {
+  discovery_->move();
+  for (const auto& line : discovery_->take_notices()) say(line);
+  const auto hosts = discovery_->take_hosts();
+  if (!hosts || stopped_by_ != 0 || trouble_) return;
+  const int came = remote_->set_pool(*hosts);
+  const int most = plan_.options.most > 0 ? plan_.options.most : plan_.ranks;
+  owed_ += std::clamp(most - remote_->running() - owed_, 0, came);
+}
+
 void Launcher::start_wanted() {
-  const int wanted = meeting_.take_wanted() + std::exchange(more_, 0);
-  for (int i = 0; i < wanted; ++i) {
-    if (stopped_by_ != 0 || first_ || timed_out_ || meeting_.ending()) return;
+  owed_ = std::max(0, owed_ + meeting_.take_wanted() + std::exchange(more_, 0) - meeting_.take_rejoined());
+  if (stopped_by_ != 0 || first_ || trouble_ || timed_out_ || meeting_.ending()) return void(owed_ = 0);
+  remote_ != nullptr ? start_far() : start_near();
+}
+
+void Launcher::start_far() {
+  for (; owed_ > 0 && remote_->has_room(); --owed_) {
+    output_.open_more();
+    const int number = remote_->add();
+    mention(fmt::format("worker {} is to run on host {}", number, (*ranks_)[number].host));
+  }
+  if (owed_ > said_owed_) say(fmt::format("{} more worker{} wanted, and no host has a free slot", owed_, owed_ == 1 ? " is" : "s are"));
+  said_owed_ = owed_;
+}
+
+void Launcher::start_near() {
+  for (; owed_ > 0; --owed_) {
     RankSetting setting = common_setting();
     setting.rank = ranks_->first() + ranks_->size();
     try {
@@ -386,7 +457,8 @@ group::Workforce Launcher::workforce() const {
 // An elastic job may be without any worker for a moment, while its replacements are on their way.
 bool Launcher::goes_on() const {
   if (ranks_->busy()) return true;
-  if (!plan_.options.elastic() || stopped_by_ != 0 || first_ || timed_out_ || reader_gone_ || meeting_.ending()) return false;
+  if (!plan_.options.elastic() || stopped_by_ != 0 || first_ || trouble_ || timed_out_ || reader_gone_ || meeting_.ending()) return false;
+  if (remote_ != nullptr && owed_ > 0) return true;  // a host may come back; the coordinator knows when that takes too long
   return !empty_until_.passed();
 }
 

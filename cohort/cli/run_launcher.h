@@ -29,6 +29,7 @@ struct LaunchPlan {
   RunOptions options;
   int ranks = 1;                        // of the whole job; of every node where there is a NodePlan
   std::vector<group::HostShare> hosts;  // several hosts, or another one: agents are started there; empty: all ranks are ours
+  group::Hosts pool;                    // elastic: all hosts there are, with their slots
   std::optional<NodePlan> node;
   Program program;
   group::Environment environment;

@@ -65,7 +65,8 @@ void Meeting::open_elastic() {
   };
   how.say = [this, later](const std::string& text) { later([&] { lines_.push_back(text); }); };
   how.respawn = [this, later](int count) { later([&] { wanted_ += count; }); };
-  how.goodbye = [this, later](std::int64_t pid) { later([&] { let_go_.insert(pid); }); };
+  how.goodbye = [this, later](const group::Process& process) { later([&] { let_go_.insert(process); }); };
+  how.rejoined = [this, later](const group::Process&) { later([&] { ++rejoined_; }); };
   std::string folder = (std::filesystem::temp_directory_path() / "cohort.XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) throw_system(fmt::format("make the folder {}", folder));
   how.log = folder + "/decisions";
@@ -73,9 +74,13 @@ void Meeting::open_elastic() {
   remove_tree(folder);
 }
 
-void Meeting::process_ended(std::int64_t pid, const std::string& how) {
-  if (elastic_) elastic_->process_ended(pid, how);
-  if (process_) process_->process_ended(pid, how);
+void Meeting::process_ended(const group::Process& process, const std::string& how) {
+  if (elastic_) elastic_->process_ended(process, how);
+  if (process_) process_->process_ended(process.pid, how);
+}
+
+void Meeting::process_vanished(const group::Process& process, const std::string& how) {
+  if (elastic_) elastic_->process_vanished(process, how);
 }
 
 void Meeting::spawn_failed(const std::string& why) {
@@ -97,7 +102,7 @@ void Meeting::hear() {
   const std::lock_guard lock(mutex_);
   lines_.insert(lines_.end(), news.lines.begin(), news.lines.end());
   wanted_ += news.wanted;
-  let_go_.insert(news.let_go.begin(), news.let_go.end());
+  for (const std::int64_t pid : news.let_go) let_go_.insert({.pid = pid});
 }
 
 int Meeting::take_wanted() {
@@ -106,10 +111,15 @@ int Meeting::take_wanted() {
   return std::exchange(wanted_, 0);
 }
 
-bool Meeting::let_go(std::int64_t pid) {
+int Meeting::take_rejoined() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(rejoined_, 0);
+}
+
+bool Meeting::let_go(const group::Process& process) {
   hear();
   const std::lock_guard lock(mutex_);
-  return let_go_.contains(pid);
+  return let_go_.contains(process);
 }
 
 std::optional<group::ElasticCoordinator::Ending> Meeting::ending() const {

@@ -49,10 +49,13 @@ class Meeting {
   std::vector<std::string> take_lines();
 
   // --- an elastic job
-  void process_ended(std::int64_t pid, const std::string& how);
+  void process_ended(const group::Process& process, const std::string& how);
+  void process_vanished(const group::Process& process, const std::string& how);  // with its host
   void spawn_failed(const std::string& why);
-  int take_wanted();              // workers to start, since it was asked last
-  bool let_go(std::int64_t pid);  // this process was told that it may end
+  int take_wanted();                           // workers to start, since it was asked last
+  int take_rejoined();                         // workers that came back by themselves, likewise
+  bool let_go(const group::Process& process);  // it was told that it may end
+  bool formed() const { return elastic_ && elastic_->formed(); }
   std::optional<group::ElasticCoordinator::Ending> ending() const;
   // Its coordinator, where it is a process of its own.
   void child_ended(pid_t pid, int status);  // perhaps it
@@ -73,9 +76,9 @@ class Meeting {
   Fd wake_;
 
   std::mutex mutex_;
-  std::vector<std::string> lines_;  // guarded by mutex_
-  int wanted_ = 0;                  // guarded by mutex_
-  std::set<std::int64_t> let_go_;   // guarded by mutex_
+  std::vector<std::string> lines_;   // guarded by mutex_
+  int wanted_ = 0, rejoined_ = 0;    // guarded by mutex_
+  std::set<group::Process> let_go_;  // guarded by mutex_
 
   std::unique_ptr<group::Coordinator> coordinator_;  // these two last: their threads use all of the above
   std::unique_ptr<group::ElasticCoordinator> elastic_;

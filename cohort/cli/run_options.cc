@@ -144,6 +144,10 @@ constexpr Option kOptions[] = {
      [](RunOptions& o, Text v) { o.lost_after = parse_seconds(v); }},
     {"--supervised", "", "elastic: the coordinator is a process of its own; killed, it is started again and training goes on",
      [](RunOptions& o, Text) { o.supervised = true; }},
+    {"--host-cool-down", "TIME", "elastic: a host that was lost gets no workers for so long, twice as long each time (10s)",
+     [](RunOptions& o, Text v) { o.host_cool_down = parse_seconds(v); }},
+    {"--discovery-interval", "TIME", "elastic: between two questions to the --host-discovery-script (1s)",
+     [](RunOptions& o, Text v) { o.discovery_interval = parse_seconds(v); }},
 
     {"--bind", "HOW", "none, core, numa, or auto: numa where there are several nodes, else none",
      [](RunOptions& o, Text v) {
@@ -157,7 +161,8 @@ constexpr Option kOptions[] = {
      [](RunOptions& o, Text v) { o.hosts = v; }},
     {"--hostfile -hostfile --host-file", "FILE", "the same from a file, a line each: `h1 slots=4` or `h1:4`",
      [](RunOptions& o, Text v) { o.host_file = v; }},
-    {"--host-discovery-script", "CMD", "the same from a program that prints host or host:slots, a line each; asked once, at the start",
+    {"--host-discovery-script", "CMD",
+     "the same from a program that prints host or host:slots, a line each; asked once, or again and again with --min-n",
      [](RunOptions& o, Text v) { o.discovery = v; }},
     {"--slots-per-host --slots", "N", "ranks of a host that is named without a number (1)",
      [](RunOptions& o, Text v) { o.slots_per_host = whole(v, 1, 4096); }},
@@ -198,7 +203,8 @@ struct Refusal {
 };
 
 constexpr Refusal kRefusals[] = {
-    {"--elastic-timeout --reset-limit --blacklist-cooldown-range", "an elastic job is told --min-n, --max-n, --respawns and --lost-after"},
+    {"--elastic-timeout --reset-limit --blacklist-cooldown-range",
+     "an elastic job is told --min-n, --max-n, --respawns, --lost-after and --host-cool-down"},
     {"--rdzv-conf --start-method --virtual-local-rank --logs-specs --duplicate-stdout-filters",
      "it steers an agent that does not exist here"},
     {"--signals-to-handle", "SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded, always"},
@@ -308,10 +314,14 @@ RunOptions parse_run(const std::vector<std::string>& args, const group::Environm
         Kind::usage,
         "--supervised without --min-n: where no worker comes or goes nothing is decided after the ranks have met, and the job ends with "
         "its launcher");
-  if (options.elastic() && named > 0)
-    throw_failure(Kind::usage, "an elastic job (--min-n) has its workers on this host: leave out -H, --hostfile, --nnodes");
-  if (options.elastic() && options.tls)
-    throw_failure(Kind::usage, "an elastic job (--min-n) does not speak TLS: its workers are on this host; leave out --tls (COHORT_TLS)");
+  if (options.supervised && named > 0)
+    throw_failure(Kind::usage, "--supervised has its workers on this host: leave it out, or -H, --hostfile and --host-discovery-script");
+  if (options.elastic() && options.nodes > 1)
+    throw_failure(Kind::usage,
+                  "an elastic job (--min-n) has one launcher, which starts agents on its hosts by itself: -H instead of --nnodes");
+  if (options.elastic() && options.discovery_interval < Seconds{0.05})
+    throw_failure(Kind::usage, "--discovery-interval {}: below 50 ms the script does nothing but start",
+                  format_seconds(options.discovery_interval));
   if (options.elastic() && options.lost_after < Seconds{0.1})
     throw_failure(Kind::usage, "--lost-after {}: below 0.1 s every busy worker is taken for lost", format_seconds(options.lost_after));
   if (named > 1) throw_failure(Kind::usage, "hosts are named once: -H, --hostfile, --host-discovery-script or --nnodes");

@@ -63,11 +63,13 @@ struct RunOptions {
   std::string interface;     // through which ranks and launcher are reached; empty: found out
 
   // Elastic: workers come and go while the job runs. 0: it has its ranks from the beginning to the end.
-  int least = 0;            // fewer than these wait for more
-  int most = 0;             // more than these stand by; 0: as many as are started
-  int respawns = -1;        // lost workers that are replaced, in all; -1: ten times as many as are started
-  Seconds lost_after{2};    // a worker that is silent for so long is taken for lost
-  bool supervised = false;  // their coordinator is a process of its own, and is started again when it dies
+  int least = 0;                  // fewer than these wait for more
+  int most = 0;                   // more than these stand by; 0: as many as are started
+  int respawns = -1;              // lost workers that are replaced, in all; -1: ten times as many as are started
+  Seconds lost_after{2};          // a worker that is silent for so long is taken for lost
+  Seconds host_cool_down{10};     // a host that was lost is not used for so long; doubles
+  Seconds discovery_interval{1};  // between two questions to the discovery script
+  bool supervised = false;        // their coordinator is a process of its own, and is started again when it dies
   bool elastic() const { return least > 0; }
   // Workers are programs of our own that can save what they have, and nobody brings the launcher back: when it is lost they get a moment.
   bool saves_when_orphaned() const { return elastic() && usage_is_said && !supervised; }

@@ -116,7 +116,12 @@ TEST(RunOptions, ElasticJobsAreToldTheirLimitsInEverySpelling) {
   EXPECT_TRUE(parse_run({"-n", "4", "--min-n", "2", "--supervised", "p"}, {}).supervised);
   EXPECT_THAT(refusal({"-n", "4", "--supervised", "p"}), HasSubstr("--supervised without --min-n"));
   EXPECT_THAT(refusal({"--max-n", "4", "p"}), HasSubstr("--max-n without --min-n"));
-  EXPECT_THAT(refusal({"--min-n", "1", "-H", "a:2", "p"}), HasSubstr("on this host"));
+  const RunOptions far = parse_run({"--min-n", "1", "-H", "a:2", "--host-cool-down", "1min", "--discovery-interval=2s", "p"}, {});
+  EXPECT_EQ(far.host_cool_down, Seconds{60});
+  EXPECT_EQ(far.discovery_interval, Seconds{2});
+  EXPECT_THAT(refusal({"--min-n", "1", "--nnodes", "2", "--node-rank", "0", "--master-addr", "a", "p"}),
+              HasSubstr("-H instead of --nnodes"));
+  EXPECT_THAT(refusal({"--min-n", "1", "--discovery-interval", "1ms", "p"}), HasSubstr("below 50 ms"));
   EXPECT_THAT(refusal({"--min-n", "1", "--lost-after", "1ms", "p"}), HasSubstr("every busy worker"));
 }
 

@@ -33,6 +33,7 @@ class Ranks {
     int rank;
     int status;
     std::string how;
+    bool seen = true;  // false: its host was lost, and with it the knowledge of its end
   };
   virtual std::vector<Ended> take_ends() = 0;  // since it was asked last
   // What ends the job and is no rank's own end: a host that cannot be reached or was lost. Exit status and sentence.
@@ -54,7 +55,8 @@ class Ranks {
   virtual bool anything_open() const = 0;
   virtual bool busy() const { return running() > 0; }  // there is something to wait for
   virtual Deadline next_look() const { return {}; }
-  virtual std::vector<std::string> take_news() { return {}; }  // lines for -v
+  virtual std::vector<std::string> take_news() { return {}; }     // lines for -v
+  virtual std::vector<std::string> take_notices() { return {}; }  // lines for everybody
 
  protected:
   int first_ = 0;

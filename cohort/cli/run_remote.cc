@@ -35,31 +35,42 @@ std::string its_words(const Tail& tail) {
 
 void RemoteRanks::start(RemotePlan plan) {
   plan_ = std::move(plan);
-  ready_by_ = Deadline::in(Seconds{plan_.call.start_timeout});
   beat_ = Deadline::in(kBeat);
   input_over_ = !plan_.reads_input;
+  if (plan_.elastic) return start_elastic();
   ranks_.resize(static_cast<std::size_t>(plan_.start.setting.size));
-  for (std::size_t h = 0; h < plan_.hosts.size(); ++h) {
-    const group::HostShare& share = plan_.hosts[h];
-    for (int r = share.first; r < share.first + share.ranks; ++r) state(r).host = share.name;
-    const Program program = program_of(plan_.shells[h]);
-    std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) throw_system("pipe to an agent");
-    const Fd read_end{ends[0]};
-    Fd write_end{ends[1]};
-    Child shell = start_child({.program = &program,
-                               .environment = spelled_out(plan_.environment),
-                               .cpus = {},
-                               .input = read_end.get(),
-                               .signal_mask = plan_.signal_mask});
-    Fd out = std::move(shell.out);
-    hosts_.push_back(
-        {.share = share, .shell = std::move(shell), .channel = Channel(Channel::Side::launcher, std::move(out), std::move(write_end))});
-    AgentCall call = plan_.call;
-    call.first = share.first;
-    call.master = h == 0;
-    hosts_.back().channel.send(AgentFrame::call, encode(call));
+  for (const group::HostShare& share : plan_.hosts) {
+    hosts_.push_back({.name = share.name, .slots = share.ranks});
+    for (int i = 0; i < share.ranks; ++i) {
+      hosts_.back().ranks.push_back({share.first + i, i});
+      state(share.first + i).host = share.name;
+    }
+    call(hosts_.back(), hosts_.size() == 1);
   }
+}
+
+void RemoteRanks::call(Host& host, bool master) {
+  const Program program = program_of(plan_.shell(host.name));
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw_system("pipe to an agent");
+  const Fd read_end{ends[0]};
+  Fd write_end{ends[1]};
+  host.shell = start_child({.program = &program,
+                            .environment = spelled_out(plan_.environment),
+                            .cpus = {},
+                            .input = read_end.get(),
+                            .signal_mask = plan_.signal_mask});
+  host.shell_status.reset();
+  host.channel = Channel(Channel::Side::launcher, std::move(host.shell.out), std::move(write_end));
+  host.stage = Stage::called;
+  host.last_words = {};
+  host.silent = 0;
+  host.end_by = {};
+  host.ready_by = Deadline::in(Seconds{plan_.call.start_timeout});
+  AgentCall call = plan_.call;
+  call.first = host.ranks.empty() ? 0 : host.ranks.front().rank;
+  call.master = master;
+  host.channel.send(AgentFrame::call, encode(call));
 }
 
 void RemoteRanks::add_polls(std::vector<pollfd>& fds, bool with_stdout, bool with_stderr) const {
@@ -68,7 +79,7 @@ void RemoteRanks::add_polls(std::vector<pollfd>& fds, bool with_stdout, bool wit
     fds.push_back({h.channel.out(), POLLOUT, 0});
     fds.push_back({h.shell.err.get(), POLLIN, 0});
   }
-  const bool feeding = !input_over_ && input_unread_ < kMostInput && hosts_.front().stage == Stage::started;
+  const bool feeding = !input_over_ && input_unread_ < kMostInput && !hosts_.empty() && hosts_.front().stage == Stage::started;
   fds.push_back({feeding ? plan_.input : -1, POLLIN, 0});
 }
 
@@ -84,6 +95,7 @@ void RemoteRanks::move(Clock::time_point now, bool with_stdout, bool with_stderr
   if (kill_by_.passed())
     for (Host& h : hosts_)
       if (h.stage == Stage::started && h.channel.open()) give_up(h, kExitFailure, "its agent did not end when it was told to");
+  if (plan_.elastic) look_at_leavers();
   if (running() > 0 || !listening_ || settle_by_.never()) settle_by_ = Deadline::in(kSettleLimit);
   for (Host& h : hosts_) h.channel.write_all();
 }
@@ -111,11 +123,15 @@ void RemoteRanks::take(Host& host, const AgentMessage& message, Clock::time_poin
     check_rank(host, closed.rank);
     sink_.finish(closed.rank, closed.stream);
   } else if (message.type == AgentFrame::started) {
-    const auto n = static_cast<std::size_t>(host.share.ranks);
+    const std::size_t n = host.ranks.size();
     const auto pids = decode_numbers(message.body, n, n);
-    for (std::size_t i = 0; i < n; ++i) state(host.share.first + static_cast<int>(i)).pid = pids[i];
-    news_.push_back(fmt::format("host {}: {} from {} on, processes {}", host.share.name, host.share.ranks == 1 ? "rank" : "ranks",
-                                host.share.first, fmt::join(pids, " ")));
+    for (std::size_t i = 0; i < n; ++i) state(host.ranks[i].rank).pid = pids[i];
+    news_.push_back(fmt::format("host {}: {} from {} on, processes {}", host.name, n == 1 ? "rank" : "ranks", host.ranks.front().rank,
+                                fmt::join(pids, " ")));
+  } else if (message.type == AgentFrame::added) {
+    take_added(host, decode_numbers(message.body, 2, 2));
+  } else if (message.type == AgentFrame::failed) {
+    take_failed(host, decode_failed(message.body));
   } else if (message.type == AgentFrame::trouble) {
     const AgentTrouble trouble = decode_trouble(message.body);
     give_up(host, trouble.code, trouble.what);
@@ -125,7 +141,7 @@ void RemoteRanks::take(Host& host, const AgentMessage& message, Clock::time_poin
 }
 
 void RemoteRanks::check_rank(const Host& host, int rank) const {
-  if (rank < host.share.first || rank >= host.share.first + host.share.ranks)
+  if (std::none_of(host.ranks.begin(), host.ranks.end(), [&](const Placed& p) { return p.rank == rank; }))
     throw_failure(Kind::corrupt, "its agent speaks of rank {}, which is not there", rank);
 }
 
@@ -133,8 +149,9 @@ void RemoteRanks::take_ready(Host& host, AgentReady ready) {
   if (host.stage != Stage::called) throw_failure(Kind::corrupt, "its agent is ready twice");
   host.ready = std::move(ready);
   host.stage = Stage::ready;
-  news_.push_back(fmt::format("host {} ({}, {} cores) reaches us at {}; its ranks are reached at {}", host.share.name, host.ready.host,
+  news_.push_back(fmt::format("host {} ({}, {} cores) reaches us at {}; its ranks are reached at {}", host.name, host.ready.host,
                               host.ready.cores, host.ready.rendezvous, host.ready.address));
+  if (plan_.elastic) return start_workers(host);
   if (std::all_of(hosts_.begin(), hosts_.end(), [](const Host& h) { return h.stage == Stage::ready; })) start_all();
 }
 
@@ -180,9 +197,8 @@ void RemoteRanks::look_at_end(Host& host) {
   if (host.stage == Stage::over || host.channel.open()) return;
   if (host.end_by.never()) host.end_by = Deadline::in(kLastWords);
   if ((!host.shell_status || host.shell.err) && !host.end_by.passed()) return;
-  const bool all_ended = std::all_of(ranks_.begin() + host.share.first, ranks_.begin() + host.share.first + host.share.ranks,
-                                     [](const RankState& r) { return !r.running(); });
-  if (all_ended) return void(host.stage = Stage::over);
+  const bool left = plan_.elastic ? host.leaving : true;  // an agent of an elastic job stays when its workers have ended
+  if (left && busy_slots(host) == 0) return void(host.stage = Stage::over);
   const std::string how = host.shell_status ? describe_status(*host.shell_status) : "end of its stream";
   const std::string noise = host.channel.noise();
   if (!host.channel.greeted())
@@ -198,15 +214,19 @@ void RemoteRanks::give_up(Host& host, int code, const std::string& what) {
   host.stage = Stage::over;
   host.channel.close();
   if (!host.shell_status) kill(-host.shell.pid, SIGKILL);
-  if (!trouble_) trouble_ = Trouble{code, fmt::format("host '{}' {}: {}", host.share.name, began ? "failed" : "cannot take part", what)};
-  mark_ended(host, W_EXITCODE(0, SIGKILL), fmt::format("its host '{}' is lost", host.share.name));
+  if (plan_.elastic)
+    lose(host, fmt::format("{}: {}", began ? "is lost" : "cannot take part", what));
+  else if (!trouble_)
+    trouble_ = Trouble{code, fmt::format("host '{}' {}: {}", host.name, began ? "failed" : "cannot take part", what)};
+  mark_ended(host, W_EXITCODE(0, SIGKILL), fmt::format("its host '{}' is lost", host.name));
 }
 
 void RemoteRanks::mark_ended(const Host& host, int status, const std::string& how) {
-  for (int r = host.share.first; r < host.share.first + host.share.ranks; ++r) {
-    if (!state(r).running()) continue;
-    state(r).status = status;
-    ends_.push_back({r, status, how});
+  for (const Placed& placed : host.ranks) {
+    RankState& rank = state(placed.rank);
+    if (!rank.running()) continue;
+    rank.status = status;
+    ends_.push_back({placed.rank, status, how, false});
   }
 }
 
@@ -219,7 +239,7 @@ void RemoteRanks::tick() {
     h.silent = h.channel.heard() || !listening_ || h.stage == Stage::called ? 0 : h.silent + 1;
     if (h.silent > kMostSilence)
       give_up(h, kExitFailure, fmt::format("nothing was heard of its agent for {}", format_seconds(kBeat * kMostSilence)));
-    else if (h.stage == Stage::called && ready_by_.passed())
+    else if (h.stage == Stage::called && h.ready_by.passed())
       give_up(h, kExitTimeout,
               fmt::format("its agent has not answered within {} (--start-timeout){}", format_seconds(Seconds{plan_.call.start_timeout}),
                           its_words(h.last_words)));
@@ -242,8 +262,11 @@ void RemoteRanks::feed() {
 std::vector<Ranks::Ended> RemoteRanks::take_ends() {
   int status = 0;
   for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG))
-    for (Host& h : hosts_)
-      if (h.shell.pid == pid) h.shell_status = status;
+    if (const auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const Host& h) { return h.shell.pid == pid; });
+        host != hosts_.end())
+      host->shell_status = status;
+    else if (plan_.other_ended)
+      plan_.other_ended(pid, status);
   return std::exchange(ends_, {});
 }
 
@@ -270,14 +293,15 @@ void RemoteRanks::signal(int number) {
 }
 
 bool RemoteRanks::busy() const {
-  if (running() > 0) return true;
+  if (running() > 0 || plan_.elastic) return running() > 0;
   return !settle_by_.passed() && std::any_of(hosts_.begin(), hosts_.end(), [](const Host& h) { return h.stage != Stage::over; });
 }
 
 Deadline RemoteRanks::next_look() const {
   Deadline next = beat_.sooner(kill_by_);
   for (const Host& h : hosts_)
-    if (h.stage != Stage::over) next = next.sooner(h.end_by);
+    for (const Deadline due : {h.stage == Stage::over ? h.rests_until : h.end_by, h.leave_by})
+      if (!due.passed()) next = next.sooner(due);
   return next;
 }
 

@@ -91,12 +91,12 @@ void coordinate(group::ElasticCoordinatorOptions how, net::Listener listener, in
   const auto fails = [tell](const Error& error) { tell(kFails, static_cast<std::int64_t>(error.kind), error.what); };
   how.say = [tell](const std::string& text) { tell(kSays, 0, text); };
   how.respawn = [tell](int count) { tell(kWants, count, ""); };
-  how.goodbye = [tell](std::int64_t pid) { tell(kLetsGo, pid, ""); };
+  how.goodbye = [tell](const group::Process& process) { tell(kLetsGo, process.pid, ""); };
   how.over = [tell, fails](const std::optional<Error>& error) { error ? fails(*error) : tell(kIsOver, 0, ""); };
   try {
     group::ElasticCoordinator coordinator(std::move(how), std::move(listener));
     while (const auto m = collect(channel, 0)) {
-      if (m->what == kEnded) coordinator.process_ended(m->number, m->text);
+      if (m->what == kEnded) coordinator.process_ended({.pid = m->number}, m->text);
       if (m->what == kNotStarted) coordinator.spawn_failed(m->text);
     }
   } catch (const Failure& failure) {  // its log, or its port: started again it would fail again

@@ -21,6 +21,7 @@ constexpr const char* kExamples =
     "  cohort train configs/fashion_cnn.yaml -n 2\n"
     "  cohort train configs/fashion_cnn.yaml -H h1:2,h2:2       four ranks on two hosts that share this folder\n"
     "  cohort train configs/fashion_cnn.yaml -n 4 --min-n 2      goes on when workers are lost, and replaces them\n"
+    "  cohort train configs/fashion_cnn.yaml -H h1:2,h2:2 --min-n 2      the same when a host is lost\n"
     "  cohort train -n 2 --set model=cnn --set epochs=3 --set 'optim.rule=adamw(lr=1e-3)'\n"
     "  cohort train configs/fashion_cnn.yaml -n 2 --set checkpoint.resume=never --out runs/again\n\n"
     "A run writes into its folder: config.yaml, metrics.jsonl, checkpoints/, tensorboard/, report.html and, with observe.trace, "
@@ -37,7 +38,7 @@ bool keeps_buddies(const TrainConfig& config) {
 
 int run(int argc, char** argv) {
   SettingsSource source;
-  std::string ranks = "1", out, hosts, host_file, comm, bits, least, most, respawns, lost_after;
+  std::string ranks = "1", out, hosts, host_file, discovery, comm, bits, least, most, respawns, lost_after, cool_down, interval;
   bool tls = false, supervised = false, help_config = false, markdown = false, show = false, plan = false;
   CLI::App app{"train a model on several ranks, of this host or of several", "cohort train"};
   app.footer(kExamples);
@@ -45,12 +46,15 @@ int run(int argc, char** argv) {
   app.add_option("-n,--ranks,--np,--nproc-per-node", ranks, "ranks to start, or auto for one per core")->capture_default_str();
   app.add_option("-H,--hosts", hosts, "several hosts, h1:2,h2:2, reached by ssh; without -n every slot gets a rank");
   app.add_option("--hostfile", host_file, "the same from a file, `h1 slots=2` a line; `cohort run --help` tells more");
+  app.add_option("--host-discovery-script", discovery, "the same from a program; with --min-n it is asked again and again");
   app.add_flag("--tls", tls, "encrypt what launcher and ranks say, by TLS 1.3 with a key from the job's secret (COHORT_TLS)");
   app.add_option("--min-n,--min-np", least, "elastic: workers may be lost and come while it trains; below so many it waits for more");
   app.add_option("--max-n,--max-np", most, "elastic: at most so many train at a time (as many as -n says)");
   app.add_option("--respawns", respawns, "elastic: lost workers that are replaced, in all (ten times -n)");
   app.add_option("--lost-after", lost_after, "elastic: a worker that is silent for so long is left behind (2s)");
   app.add_flag("--supervised", supervised, "elastic: the coordinator is started again when it is killed, and training goes on");
+  app.add_option("--host-cool-down", cool_down, "elastic: a host that was lost gets no workers for so long, twice as long each time (10s)");
+  app.add_option("--discovery-interval", interval, "elastic: between two questions to the --host-discovery-script (1s)");
   app.add_option("--set", source.sets, "key=value, as often as needed: wins over the file")->expected(1)->take_all();
   app.add_option("--comm", comm, "who moves gradients: own, mpi, gloo, nccl, auto (the setting `comm`, docs/engines.md)");
   app.add_option("--bits", bits, "same or free (the setting `bits`); every --comm but own needs free");
@@ -86,13 +90,18 @@ int run(int argc, char** argv) {
   std::vector<std::string> where;
   if (!hosts.empty()) where.insert(where.end(), {"-H", hosts});
   if (!host_file.empty()) where.insert(where.end(), {"--hostfile", host_file});
+  if (!discovery.empty()) where.insert(where.end(), {"--host-discovery-script", discovery});
   const bool here = where.empty();
   if (tls) where.emplace_back("--tls");
   if (supervised) where.emplace_back("--supervised");
   const std::string count = here || app.count("--ranks") > 0 ? ranks : "";  // hosts say how many unless told otherwise
   if (!least.empty()) check_elastic(config);
-  for (const auto& [flag, value] :
-       {std::pair{"--min-n", &least}, {"--max-n", &most}, {"--respawns", &respawns}, {"--lost-after", &lost_after}})
+  for (const auto& [flag, value] : {std::pair{"--min-n", &least},
+                                    {"--max-n", &most},
+                                    {"--respawns", &respawns},
+                                    {"--lost-after", &lost_after},
+                                    {"--host-cool-down", &cool_down},
+                                    {"--discovery-interval", &interval}})
     if (!value->empty()) where.insert(where.end(), {flag, *value});
   return run_workers(count, args, keeps_buddies(config) ? kRescue : Seconds{0}, where);
 }

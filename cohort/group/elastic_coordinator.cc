@@ -26,8 +26,9 @@ constexpr Seconds kFrameLimit{1};  // a worker that does not take a few bytes in
 double now() { return Seconds(Clock::now().time_since_epoch()).count(); }
 
 struct News {
-  std::int64_t pid = 0;  // 0: a start that failed
+  Process process;  // 0: a start that failed
   std::string how;
+  bool seen = true;  // it has ended
 };
 
 }  // namespace
@@ -48,8 +49,10 @@ struct ElasticCoordinator::Impl {
   void poll_once();
   void hear_all();
   void hear(Guest guest);
+  void tell_news(News what);
   void take_news();
   void adopt();
+  void note_arrival(const Arrive& arrive);
   void feed(const ElasticEvent& event) { carry_out(elastic.handle(event, now())); }
   void carry_out(const Decided& decided);
   void act(const ElasticAction& action);
@@ -70,15 +73,16 @@ struct ElasticCoordinator::Impl {
   std::vector<News> news;
   bool stop = false;
   std::optional<Ending> ending;
+  bool formed = false;
 
   // Owned by the thread.
   DecisionLog log;
   Elastic elastic;
   net::Door door;
   std::map<Guest, net::Wire> guests;
-  std::vector<Guest> broken;               // connections that ended while something else was done
-  std::map<Guest, std::int64_t> pids;      // of those that arrived
-  std::map<std::int64_t, WorkerId> lives;  // by process: its newest life
+  std::vector<Guest> broken;           // connections that ended while something else was done
+  std::map<Guest, Process> processes;  // of those that arrived
+  std::map<Process, WorkerId> lives;   // its newest one
   Guest next_guest = 1;
   std::uint64_t turned_away = 0;
 
@@ -99,15 +103,26 @@ ElasticCoordinator::~ElasticCoordinator() {
 
 const net::Address& ElasticCoordinator::address() const { return impl_->listener.address; }
 
-void ElasticCoordinator::process_ended(std::int64_t pid, std::string how) {
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->news.push_back({pid, std::move(how)});
-  }
-  eventfd_write(impl_->wake.get(), 1);
+void ElasticCoordinator::process_ended(Process process, std::string how) { impl_->tell_news({std::move(process), std::move(how)}); }
+
+void ElasticCoordinator::process_vanished(Process process, std::string how) {
+  impl_->tell_news({std::move(process), std::move(how), false});
 }
 
-void ElasticCoordinator::spawn_failed(std::string why) { process_ended(0, std::move(why)); }
+void ElasticCoordinator::spawn_failed(std::string why) { impl_->tell_news({{}, std::move(why)}); }
+
+void ElasticCoordinator::Impl::tell_news(News what) {
+  {
+    const std::lock_guard lock(mutex);
+    news.push_back(std::move(what));
+  }
+  eventfd_write(wake.get(), 1);
+}
+
+bool ElasticCoordinator::formed() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->formed;
+}
 
 std::optional<ElasticCoordinator::Ending> ElasticCoordinator::ending() const {
   const std::lock_guard lock(impl_->mutex);
@@ -170,10 +185,7 @@ void ElasticCoordinator::Impl::hear(Guest guest) {
   try {
     while (guests.contains(guest) && guests.at(guest).readable()) {
       const ElasticEvent event = decode_event(guests.at(guest).recv(Deadline::in(Seconds{0})), guest);
-      if (const auto* arrive = std::get_if<Arrive>(&event)) {
-        pids[guest] = arrive->worker.member.pid;
-        lives[arrive->worker.member.pid] = arrive->worker.id;
-      }
+      if (const auto* arrive = std::get_if<Arrive>(&event)) note_arrival(*arrive);
       feed(event);
     }
   } catch (const Failure& failure) {
@@ -184,8 +196,16 @@ void ElasticCoordinator::Impl::hear(Guest guest) {
   }
 }
 
+void ElasticCoordinator::Impl::note_arrival(const Arrive& arrive) {
+  const Process process{arrive.worker.member.pid, arrive.worker.member.host};
+  processes[arrive.guest] = process;
+  const auto [life, is_first] = lives.try_emplace(process, arrive.worker.id);
+  if (!is_first && life->second != arrive.worker.id && options.rejoined) options.rejoined(process);
+  life->second = arrive.worker.id;
+}
+
 void ElasticCoordinator::Impl::drop(Guest guest) {
-  pids.erase(guest);
+  processes.erase(guest);
   if (guests.erase(guest) > 0) feed(LinkEnded{guest});
 }
 
@@ -199,11 +219,12 @@ void ElasticCoordinator::Impl::take_news() {
   }
   if (!all.empty()) hear_all();  // its last words are there when a process has ended
   for (auto& n : all) {
-    const auto life = lives.find(n.pid);
+    const auto life = lives.find(n.process);
     if (life == lives.end()) {
       feed(SpawnFailed{std::move(n.how)});
       continue;
     }
+    if (!n.seen) continue;
     feed(ProcessEnded{life->second, std::move(n.how)});
     lives.erase(life);
   }
@@ -213,15 +234,19 @@ void ElasticCoordinator::Impl::take_news() {
 // will not. Processes outside the roster are newcomers on their way.
 void ElasticCoordinator::Impl::adopt() {
   const std::vector<Worker> roster = elastic.charter().roster;
-  for (const Worker& worker : roster) lives[worker.member.pid] = worker.id;
-  const auto outside = std::ranges::count_if(options.workforce.running, [&](std::int64_t pid) { return !lives.contains(pid); });
+  for (const Worker& worker : roster) lives[{worker.member.pid, worker.member.host}] = worker.id;
+  const auto outside = std::ranges::count_if(options.workforce.running, [&](std::int64_t pid) { return !lives.contains({.pid = pid}); });
   feed(Adopted{static_cast<int>(outside)});
   for (const std::int64_t pid : options.workforce.ended)
-    if (const auto life = lives.extract(pid)) feed(ProcessEnded{life.mapped(), "its process has ended"});
+    if (const auto life = lives.extract({.pid = pid})) feed(ProcessEnded{life.mapped(), "its process has ended"});
 }
 
 void ElasticCoordinator::Impl::carry_out(const Decided& decided) {
   log.append(decided.entries);
+  if (elastic.charter().epoch.value > 0) {
+    const std::lock_guard lock(mutex);
+    formed = true;
+  }
   for (const ElasticAction& action : decided.actions) act(action);
 }
 
@@ -231,7 +256,7 @@ void ElasticCoordinator::Impl::act(const ElasticAction& action) {
   const net::Frame frame = encode_order(action);
   const bool goodbye = std::holds_alternative<Release>(action) || std::holds_alternative<Stop>(action);
   for (const Guest guest : addressees(action)) {
-    if (goodbye && options.goodbye && pids.contains(guest)) options.goodbye(pids.at(guest));
+    if (goodbye && options.goodbye && processes.contains(guest)) options.goodbye(processes.at(guest));
     tell(guest, frame);
   }
   if (const auto* stopped = std::get_if<Stop>(&action); stopped && elastic.over()) end(stopped->error);

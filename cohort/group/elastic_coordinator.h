@@ -20,13 +20,21 @@ struct Workforce {
   std::vector<std::int64_t> running, ended;
 };
 
+// A worker's process, as the roster names it: hosts number theirs each for themselves.
+struct Process {
+  std::int64_t pid = 0;
+  std::string host = kThisHost;
+  auto operator<=>(const Process&) const = default;
+};
+
 struct ElasticCoordinatorOptions {
   ElasticRules rules;
   net::Secret secret;
-  std::string log;                              // file of decisions (decision_log.h)
-  std::function<void(const std::string&)> say;  // one line for people
-  std::function<void(int)> respawn;             // so many workers are to be started
-  std::function<void(std::int64_t)> goodbye{};  // the job has let this process go, or told it that all is over: it ends by itself
+  std::string log;                                 // file of decisions (decision_log.h)
+  std::function<void(const std::string&)> say;     // one line for people
+  std::function<void(int)> respawn;                // so many workers are to be started
+  std::function<void(const Process&)> goodbye{};   // the job has let it go, or told it that all is over: it ends by itself
+  std::function<void(const Process&)> rejoined{};  // it was left behind and came back as a new worker: a replacement is not needed
   std::function<void(const std::optional<Error>&)> over{};  // ending() has this answer
   int log_file = -1;                                        // instead of `log`: a file that is open and may have no name
   Workforce workforce{};                                    // as the launcher knows it, when it is not the first that coordinates this job
@@ -40,9 +48,13 @@ class ElasticCoordinator {
   ElasticCoordinator& operator=(const ElasticCoordinator&) = delete;
 
   const net::Address& address() const;
-  // A worker's process on this host is gone. One that had not arrived counts as a start that failed.
-  void process_ended(std::int64_t pid, std::string how);
+  // A worker's process is gone: somebody saw it end. One that had not arrived counts as a start that failed.
+  void process_ended(Process process, std::string how);
+  // Its host was lost, and nobody saw it end: it may still train where nobody hears it. What its connection says counts, unless it has
+  // none.
+  void process_vanished(Process process, std::string how);
   void spawn_failed(std::string why);
+  bool formed() const;  // there has been an epoch
 
   struct Ending {
     std::optional<Error> error;  // none: trained to the end

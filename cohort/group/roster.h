@@ -11,6 +11,8 @@
 
 namespace cohort::group {
 
+inline constexpr const char* kThisHost = "localhost";  // what a job on one host calls it
+
 struct Member {
   Rank rank;
   std::string address;  // where its listener for peers is: "127.0.0.1:40123"

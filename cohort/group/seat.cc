@@ -20,7 +20,8 @@ namespace cohort::group {
 namespace {
 
 constexpr Seconds kFrameLimit{1};
-constexpr Seconds kLook{0.2};  // while it dials, between two looks whether it shall stop
+constexpr Seconds kLook{0.2};     // while it dials, between two looks whether it shall stop
+constexpr Seconds kAttempt{1.5};  // for one call: the kernel repeats a lost first packet ever more rarely, a new call asks at once
 
 WorkerId new_life() {
   WorkerId id;
@@ -35,7 +36,7 @@ bool blames(const Error& error) { return error.rank && (error.kind == Kind::peer
 struct Seat::Impl {
   explicit Impl(SeatOptions o)
       : options(std::move(o)),
-        listener(net::listen_on({"127.0.0.1", 0}, options.secret)),
+        listener(net::listen_on({options.listen, 0}, options.secret)),
         wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         life(new_life()) {
     if (!wake) throw_system("seat: eventfd");
@@ -47,6 +48,7 @@ struct Seat::Impl {
   void connect();
   void arrive();
   void listen();
+  void hear_all();
   void hear(const ElasticAction& order);
   void on(const Seal& seal);
   void on(const Begin& begin);
@@ -71,7 +73,7 @@ struct Seat::Impl {
   const net::Listener listener;
   const Fd wake;
 
-  // Guarded by mutex, except that the seat's thread alone makes and drops the wire, and receives on it.
+  // Guarded by mutex, except that the seat's thread alone makes and drops the wire.
   mutable std::mutex mutex;
   std::condition_variable changed;
   WorkerId life;
@@ -94,6 +96,7 @@ struct Seat::Impl {
 
   // Owned by the thread.
   Deadline next_beat, alone;
+  std::string problem;  // of the last call
   bool broken = false;
 
   std::thread thread;
@@ -127,25 +130,27 @@ void Seat::Impl::connect() {
   }
   const net::Hello mine{options.job, Epoch{}, kNoRank, net::Role::worker};
   net::Dial dial(options.coordinator, options.secret, mine, {}, alone);
-  while (true) {
+  const Deadline attempt = Deadline::in(kAttempt);
+  while (!attempt.passed()) {
     {
       const std::lock_guard lock(mutex);
       look_alone();
       if (stop || over || forsaken) return;
       if (alone.passed())
-        return finish(
-            {Error{Kind::peer_lost,
-                   fmt::format("the coordinator of '{}' at {} did not answer for {:g} s{}{}", options.job, options.coordinator.text(),
-                               options.patience.count(), dial.problem().empty() ? "" : ": ", dial.problem()),
-                   kNoRank}});
+        return finish({Error{Kind::peer_lost,
+                             fmt::format("the coordinator of '{}' at {} did not answer for {:g} s{}{}", options.job,
+                                         options.coordinator.text(), options.patience.count(), problem.empty() ? "" : ": ", problem),
+                             kNoRank}});
     }
     std::optional<net::Wire> got;
     try {
       got = dial.advance();
     } catch (const Failure& failure) {
+      if (failure.kind() == Kind::timeout) return;  // the loop says so when it was the last one
       const std::lock_guard lock(mutex);
       return finish({failure.error()});
     }
+    problem = dial.problem();
     if (got) {
       const std::lock_guard lock(mutex);
       wire = std::move(got);
@@ -176,16 +181,23 @@ void Seat::Impl::listen() {
     eventfd_t ignored = 0;
     eventfd_read(wake.get(), &ignored);
   }
-  if (fds[0].revents != 0) {
-    const net::Frame frame = wire->recv(Deadline::in(kFrameLimit));
-    const std::lock_guard lock(mutex);
-    hear(decode_order(frame));
-  }
   const std::lock_guard lock(mutex);
-  if (broken) return hang_up();
+  hear_all();
+  if (!wire) return;
+  // A host that vanished sends no end: what its kernel does not answer goes nowhere, and a new call finds the way when there is one.
+  if (broken || net::host_is_silent(wire->fd())) return hang_up();
   if (!next_beat.passed()) return;
   send(Heard{});
   next_beat = Deadline::in(options.heartbeat);
+}
+
+// With the lock: a stream under TLS is one thing for both directions. Half a frame is taken up where it was left.
+void Seat::Impl::hear_all() {
+  try {
+    while (wire && wire->readable()) hear(decode_order(wire->recv(Deadline::in(Seconds{0}))));
+  } catch (const Failure& failure) {
+    if (failure.kind() != Kind::timeout) throw;
+  }
 }
 
 void Seat::Impl::hear(const ElasticAction& order) {

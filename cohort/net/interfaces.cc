@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "cohort/base/error.h"
+#include "cohort/base/fd.h"
 #include "cohort/base/text.h"
 
 namespace cohort::net {
@@ -52,6 +53,14 @@ std::string interface_address(const std::string& wanted) {
   std::vector<std::string> there;
   for (const Interface& i : all) there.push_back(fmt::format("{} ({})", i.name, i.address));
   throw_failure(Kind::usage, "no interface '{}' is up on this host; there are {}", printable(wanted), join(there, ", "));
+}
+
+std::string address_towards(const Address& to) {
+  if (to.is_unix()) return "127.0.0.1";
+  const SocketAddress there = SocketAddress::of(to);
+  const Fd asked{::socket(there.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  if (!asked || ::connect(asked.get(), there.get(), there.length) != 0) throw_system(fmt::format("no way to {}", to.text()));
+  return local_address(asked.get()).host;
 }
 
 }  // namespace cohort::net

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "cohort/net/address.h"
+
 namespace cohort::net {
 
 struct Interface {
@@ -16,5 +18,8 @@ std::vector<Interface> list_interfaces();
 
 // The first address of an interface; wanted: "eth0", or several in order of preference, "ib0,eth0", or an address itself.
 std::string interface_address(const std::string& wanted);
+
+// The address of this host from which packets to that one leave, as its table of routes says; nothing is sent. Loopback stays loopback.
+std::string address_towards(const Address& to);
 
 }  // namespace cohort::net

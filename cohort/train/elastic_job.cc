@@ -1,11 +1,13 @@
 #include "cohort/train/elastic_job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
 #include "cohort/collective/calibrated.h"
 #include "cohort/net/connect.h"
+#include "cohort/net/interfaces.h"
 #include "cohort/net/loopback.h"
 
 namespace cohort {
@@ -22,10 +24,13 @@ std::optional<group::SeatOptions> ElasticJob::from_environment(const group::Envi
     throw_failure(Kind::usage,
                   "COHORT_ELASTIC={} without COHORT_JOB, COHORT_RENDEZVOUS and COHORT_SECRET_FILE: `cohort run --min-n` sets all",
                   heartbeat);
+  const std::string tls = value("COHORT_TLS"), host = value("COHORT_HOST"), interface = value("COHORT_INTERFACE");
+  const net::Address coordinator = net::Address::parse(rendezvous);
   return group::SeatOptions{.job = job,
-                            .coordinator = net::Address::parse(rendezvous),
-                            .secret = net::Secret::from_file(secret),
-                            .host = "localhost",
+                            .coordinator = coordinator,
+                            .secret = net::Secret::from_file(secret).use_tls(!tls.empty() && parse_bool(tls)),
+                            .host = host.empty() ? group::kThisHost : host,
+                            .listen = interface.empty() ? net::address_towards(coordinator) : net::interface_address(interface),
                             .heartbeat = parse_seconds(heartbeat)};
 }
 
@@ -47,7 +52,12 @@ std::unique_ptr<collective::Communicator> ElasticJob::connect(const group::Seat:
                        .streams = options_.streams,
                        .hosts = {},
                        .given_up = &seat_.sealed()};
-    for (const auto& member : epoch.roster.members) plan.addresses.push_back(net::Address::parse(member.address));
+    const auto& members = epoch.roster.members;
+    const bool one_host = std::ranges::all_of(members, [&](const auto& m) { return m.host == members.front().host; });
+    for (const auto& member : members) {
+      plan.addresses.push_back(net::Address::parse(member.address));
+      if (!one_host) plan.hosts.push_back(member.host);
+    }
     mesh = net::connect_mesh(std::move(plan), seat_.listener(), Deadline::in(options_.start_timeout));
   }
   seat_.guard([mesh](const Error& why) { mesh->abort(why); });  // also while the communicator opens

@@ -102,7 +102,7 @@ class Job {
     for (pid_t pid = 0; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
       std::erase(running_, pid);
       ended_[pid] = status;
-      coordinator_->process_ended(pid, WIFSIGNALED(status) ? "killed" : fmt::format("exit status {}", WEXITSTATUS(status)));
+      coordinator_->process_ended({.pid = pid}, WIFSIGNALED(status) ? "killed" : fmt::format("exit status {}", WEXITSTATUS(status)));
     }
     int more = 0;
     {

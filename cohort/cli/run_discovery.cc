@@ -1,0 +1,108 @@
+#include "cohort/cli/run_discovery.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
+#include "cohort/cli/run_environment.h"
+#include "cohort/cli/run_report.h"
+
+namespace cohort::cli {
+namespace {
+
+constexpr Seconds kAnswerLimit{10};
+constexpr std::size_t kMostText = 1 << 20;
+
+void read_all(Fd& from, std::string& into) {
+  std::array<char, 4096> buffer;
+  while (from) {
+    const ssize_t n = read(from.get(), buffer.data(), buffer.size());
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) return from.reset();
+    if (into.size() < kMostText) into.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+}
+
+}  // namespace
+
+Discovery::Discovery(DiscoveryPlan plan)
+    : plan_(std::move(plan)), program_{"/bin/sh", {"sh", "-c", plan_.command}}, known_(plan_.known), due_(Deadline::in(plan_.every)) {}
+
+void Discovery::add_polls(std::vector<pollfd>& fds) const {
+  for (const Fd* fd : {&script_.out, &script_.err})
+    if (*fd) fds.push_back({fd->get(), POLLIN, 0});
+}
+
+Deadline Discovery::next_look() const { return under_way_ ? give_up_ : due_; }
+
+void Discovery::move() {
+  if (!under_way_ && due_.passed()) ask();
+  if (!under_way_) return;
+  read_answer();
+  if (give_up_.passed()) {
+    kill(-script_.pid, SIGKILL);
+    under_way_ = false;
+    script_ = {};
+    fail(fmt::format("no answer within {}", format_seconds(kAnswerLimit)));
+  } else if (status_ && !script_.out) {
+    conclude();
+  }
+}
+
+void Discovery::ask() {
+  due_ = Deadline::in(plan_.every);
+  try {
+    script_ = start_child(
+        {.program = &program_, .environment = spelled_out(plan_.environment), .cpus = {}, .input = -1, .signal_mask = plan_.signal_mask});
+  } catch (const std::exception& problem) {
+    return fail(problem.what());
+  }
+  under_way_ = true;
+  answer_.clear();
+  complaint_.clear();
+  status_.reset();
+  give_up_ = Deadline::in(kAnswerLimit);
+}
+
+void Discovery::read_answer() {
+  read_all(script_.out, answer_);
+  read_all(script_.err, complaint_);
+}
+
+void Discovery::ended(pid_t pid, int status) {
+  if (under_way_ && pid == script_.pid) status_ = status;
+}
+
+void Discovery::conclude() {
+  read_answer();
+  under_way_ = false;
+  script_ = {};
+  const std::string said = complaint_.empty() ? "" : fmt::format(" ({})", printable(trim(complaint_)).substr(0, 200));
+  if (*status_ != 0) return fail(describe_status(*status_) + said);
+  try {
+    group::Hosts hosts = group::parse_discovery(answer_, plan_.command, plan_.slots_per_host);
+    if (std::exchange(failing_, false))
+      notices_.push_back(fmt::format("--host-discovery-script '{}' answers again", printable(plan_.command)));
+    if (hosts == known_) return;
+    known_ = std::move(hosts);
+    fresh_ = true;
+  } catch (const Failure& failure) {
+    fail(failure.what());
+  }
+}
+
+void Discovery::fail(const std::string& why) {
+  if (std::exchange(failing_, true)) return;
+  notices_.push_back(fmt::format("--host-discovery-script '{}' failed: {}; the hosts stay as they were", printable(plan_.command), why));
+}
+
+std::optional<group::Hosts> Discovery::take_hosts() { return std::exchange(fresh_, false) ? std::optional(known_) : std::nullopt; }
+
+std::vector<std::string> Discovery::take_notices() { return std::exchange(notices_, {}); }
+
+}  // namespace cohort::cli

@@ -1,0 +1,80 @@
+#include "cohort/cli/run_discovery.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cohort/base/error.h"
+#include "cohort/base/file.h"
+
+namespace cohort::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A script that prints what is in a file, asked as a launcher would.
+class Asked {
+ public:
+  Asked() {
+    if (mkdtemp(folder_.data()) == nullptr) throw_system("mkdtemp");
+    answer("h1:2\n");
+    discovery_.emplace(DiscoveryPlan{.command = ". " + folder_ + "/script",
+                                     .every = 10ms,
+                                     .known = {{"h1", 2}},
+                                     .environment = group::read_environment(),
+                                     .signal_mask = {}});
+  }
+  ~Asked() { remove_tree(folder_); }
+  void answer(const std::string& text) { script("cat <<E\n" + text + "E\n"); }
+  void script(const std::string& text) { write_file_atomically(folder_ + "/script", text); }
+
+  void turn() {
+    std::vector<pollfd> fds;
+    discovery_->add_polls(fds);
+    poll(fds.data(), fds.size(), discovery_->next_look().sooner(Deadline::in(20ms)).left_ms());
+    discovery_->move();
+    int status = 0;
+    for (pid_t pid = 0; (pid = waitpid(-1, &status, WNOHANG)) > 0;) discovery_->ended(pid, status);
+  }
+  std::optional<group::Hosts> next_hosts() {
+    for (const Deadline limit = Deadline::in(10s); !limit.passed(); turn())
+      if (auto hosts = discovery_->take_hosts()) return hosts;
+    return std::nullopt;
+  }
+  std::string next_notice() {
+    for (const Deadline limit = Deadline::in(10s); !limit.passed(); turn())
+      if (auto lines = discovery_->take_notices(); !lines.empty()) return lines.front();
+    return "";
+  }
+  std::optional<Discovery> discovery_;
+
+ private:
+  std::string folder_ = "/tmp/cohort-discovery.XXXXXX";
+};
+
+TEST(DiscoveryProcess, TellsAnswersThatAreNotTheLastOne) {
+  Asked asked;
+  for (int i = 0; i < 10; ++i) asked.turn();
+  EXPECT_FALSE(asked.discovery_->take_hosts());
+  asked.answer("h1:2\nh2\n");
+  EXPECT_EQ(asked.next_hosts(), (group::Hosts{{"h1", 2}, {"h2", 1}}));
+  EXPECT_FALSE(asked.discovery_->take_hosts());
+}
+
+TEST(DiscoveryProcess, KeepsTheLastAnswerWhenTheScriptFailsAndSaysSoOnce) {
+  Asked asked;
+  asked.script("echo h9; echo broken >&2; exit 3\n");
+  EXPECT_THAT(asked.next_notice(), AllOf(HasSubstr("exit status 3 (broken)"), HasSubstr("the hosts stay as they were")));
+  asked.script("true\n");  // no host at all
+  for (int i = 0; i < 20; ++i) asked.turn();
+  EXPECT_FALSE(asked.discovery_->take_hosts());
+  EXPECT_THAT(asked.discovery_->take_notices(), ElementsAre());
+  asked.answer("h2:4\n");
+  EXPECT_EQ(asked.next_hosts(), (group::Hosts{{"h2", 4}}));
+  EXPECT_THAT(asked.next_notice(), HasSubstr("answers again"));
+}
+
+}  // namespace
+}  // namespace cohort::cli

@@ -1,0 +1,114 @@
+"""Hosts that die, and networks that do not carry: 4 a host is killed, 9 partitions, 10 packets are lost, 12 a cable is pulled. Jobs of `cohort run --min-n`
+on namespaces (hosts_net.py); a job takes several faults, and at its end its history is judged: nobody committed beside the others, nothing was lost."""
+import tempfile
+import time
+
+from hosts_net import HostsJob, Net
+from jobs import FOR_EVER, wait_until
+
+TRIES_A_JOB = 10
+LOST_AFTER = 0.6  # of partitions, so that a try is short; the other rows have the default, 2 s
+HEAL, DETECT_VANISHED, KILLED = 5.0, 3.0, 5.0
+LOSSY = 10  # seconds of lost packets: sixty tries are ten minutes
+
+
+def in_jobs(chaos, tries, hosts, where, flags, one):
+    """Jobs of up to TRIES_A_JOB faults; one(net, job, i) returns a try. A history that breaks a promise fails every try of its job."""
+    for first in range(0, tries, TRIES_A_JOB):
+        if not chaos.in_time():
+            return
+        done, why = [], ""
+        with tempfile.TemporaryDirectory(prefix="cohort-chaos-") as folder, Net(chaos.programs, hosts) as net:
+            with HostsJob(net, chaos.programs, folder, "job", where, 2, 4, ["--respawns", "100000", *flags], steps=FOR_EVER) as job:
+                for i in range(first, min(tries, first + TRIES_A_JOB)):
+                    if not chaos.in_time():
+                        break
+                    job.await_size(4)
+                    job.await_step(job.step() + chaos.dice.randrange(1, 40))
+                    try:
+                        done.append(one(net, job, i))
+                    except AssertionError as broken:  # what follows would be about something else
+                        done.append(chaos.tried("a mark was missed", ok=False, why=f"{broken}\n{job.log()[-3000:]}"))
+                        break
+                    chaos.progress(done[-1])
+                try:
+                    job.judge()
+                except AssertionError as broken:
+                    why = str(broken)
+        for t in done:
+            t.update({"ok": False, "why": why[-3000:]} if why else {})
+        chaos.write(done)
+
+
+def row4(chaos, tries):
+    def one(net, job, i):
+        mark, epoch, lost, host = len(job.log()), job.epoch(), job.steps_lost(), chaos.dice.choice([1, 2])
+        at = time.monotonic()
+        net.kill_host(host)
+        wait_until("the loss is seen", lambda: job.said("is lost: ", mark))
+        detect = time.monotonic() - at
+        recover = job.await_epoch_after(epoch) - at
+        wait_until("the launcher says which host", lambda: job.said(rf"host 'h{host}' is lost: .*not used for ", mark))
+        again = job.steps_lost() - lost
+        return chaos.tried("4 a host killed", detect=detect, recover=recover, lost=again, ok=recover <= chaos.limit(KILLED) and again <= 1)
+    in_jobs(chaos, tries, 2, ["-H", "h1:2,h2:2"], ["--host-cool-down", "200ms"], one)
+
+
+def row9(chaos, tries):
+    def one(net, job, i):
+        hosts = [1, 2, 3, 4]
+        kind = ["2/2", "3/1", "1/3", "one way", "flapping"][i % 5]
+        away = chaos.dice.sample(hosts, {"2/2": 2, "3/1": 1, "1/3": 3, "one way": chaos.dice.choice([1, 2]), "flapping": 2}[kind])
+        here = [0] + [h for h in hosts if h not in away]
+        mark, epoch, lost = len(job.log()), job.epoch(), job.steps_lost()
+        cut = (lambda: net.apart(away, here, [chaos.dice.choice(["in", "out"])])) if kind == "one way" else (lambda: net.apart(away, here))
+        at = time.monotonic()
+        for _ in range(2 if kind == "flapping" else 0):
+            cut()
+            time.sleep(1)
+            net.forward()
+            time.sleep(1)
+        detect = 0
+        if kind != "flapping":
+            cut()
+            wait_until("the loss is seen", lambda: job.said("is lost: ", mark))
+            detect = time.monotonic() - at
+            if len(here) > 2:
+                job.await_epoch_after(epoch)  # this side goes on
+            time.sleep(chaos.dice.random() * 0.3)
+        net.forward()
+        at, step = time.monotonic(), job.step()
+        wait_until("all are together again", lambda: job.size() == 4 and job.step() > step + 2)
+        recover = time.monotonic() - at
+        return chaos.tried(f"9 partition {kind}", detect=detect, recover=recover, lost=job.steps_lost() - lost, ok=recover <= chaos.limit(HEAL))
+    in_jobs(chaos, tries, 4, ["-H", "h1,h2,h3,h4"], ["--lost-after", f"{LOST_AFTER}s"], one)
+
+
+def row10(chaos, tries):
+    def one(net, job, i):
+        mark, epoch, step = len(job.log()), job.epoch(), job.step()
+        net.forward("numgen random mod 100 < 5 drop")
+        time.sleep(LOSSY)
+        net.forward()
+        moved, changed = job.step() - step, job.epoch() != epoch or job.said("is lost: ", mark)
+        return chaos.tried("10 one packet in twenty lost", ok=moved > 0 and not changed, why=job.log()[-2000:] if changed else f"{moved} steps", steps=moved)
+    in_jobs(chaos, tries, 4, ["-H", "h1,h2,h3,h4"], [], one)
+
+
+def row12(chaos, tries):
+    def one(net, job, i):
+        mark, epoch, lost, host = len(job.log()), job.epoch(), job.steps_lost(), chaos.dice.choice([1, 2, 3, 4])
+        at = time.monotonic()
+        net.link(host, "down")
+        wait_until("the loss is seen", lambda: job.said(rf"on h{host}\) is lost: ", mark))
+        detect = time.monotonic() - at
+        recover = job.await_epoch_after(epoch) - at
+        net.link(host, "up")
+        wait_until("it is back", lambda: job.size() == 4)
+        again = job.steps_lost() - lost
+        return chaos.tried("12 a host vanished without a word", detect=detect, recover=recover, lost=again,
+                           ok=detect <= chaos.limit(DETECT_VANISHED) and recover <= chaos.limit(DETECT_VANISHED + 3) and again <= 1)
+    in_jobs(chaos, tries, 4, ["-H", "h1,h2,h3,h4"], [], one)
+
+
+ROWS = {"4": row4, "9": row9, "10": row10, "12": row12}

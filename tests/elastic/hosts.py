@@ -1,0 +1,122 @@
+"""Claims about elastic jobs on several hosts: hosts.py <programs> <claim>"""
+import os
+import random
+import signal
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from hosts_net import HostsJob, Net  # noqa: E402
+from jobs import FOR_EVER, wait_until  # noqa: E402
+
+
+def empty(net):
+    wait_until("nothing stays behind on any host", lambda: not any(net.processes(h) for h in range(len(net.holders) - 1)), 5)
+
+
+def spread(programs, scratch):
+    """A killed worker is replaced on its host; a killed host is the loss of its workers and of nobody else's, rests, and is used again."""
+    dice = random.Random(9)
+    with Net(programs, 2) as net, HostsJob(net, programs, scratch, "run", ["-H", "h1:2,h2:2"], 2, flags=["--host-cool-down", "300ms"], steps=FOR_EVER) as job:
+        job.await_size(4)
+        assert [len(job.workers_on(h)) for h in (1, 2)] == [2, 2], job.log()
+        for host in (1, 2):
+            before, lost = job.epoch(), job.steps_lost()
+            job.kill(dice.choice(job.workers_on(host)))
+            job.await_epoch_after(before)
+            assert job.steps_lost() - lost <= 1, job.log()
+            job.await_size(4)
+            assert [len(job.workers_on(h)) for h in (1, 2)] == [2, 2], job.log()
+        before, lost = job.epoch(), job.steps_lost()
+        net.kill_host(2)
+        job.await_epoch_after(before)
+        assert job.steps_lost() - lost <= 1, job.log()
+        wait_until("the host is told", lambda: job.said(r"host 'h2' is lost: its agent is gone .*; it had 2 workers and is not used for 300 ms"))
+        job.await_size(4)
+        assert [len(job.workers_on(h)) for h in (1, 2)] == [2, 2], job.log()
+        job.process.send_signal(signal.SIGTERM)
+        job.ends()
+        job.judge()
+        empty(net)
+
+
+def elsewhere(programs, scratch):
+    """Workers of a host that is lost are started where slots are free; a job of one host that is left goes on with what it has."""
+    with Net(programs, 3) as net, HostsJob(net, programs, scratch, "run", ["-H", "h1:2,h2:1,h3:2", "-n", "3"], 1, 3, steps=FOR_EVER) as job:
+        job.await_size(3)
+        assert [len(job.workers_on(h)) for h in (1, 2, 3)] == [2, 1, 0], job.log()
+        net.kill_host(1)
+        wait_until("both are on the third host", lambda: [len(job.workers_on(h)) for h in (1, 2, 3)] == [0, 1, 2])
+        job.await_size(3)
+        assert job.said(r"host 'h1' is lost: .* is not used for 10 s"), job.log()
+        net.kill_host(3)
+        job.await_size(1)
+        wait_until("it says what it lacks", lambda: job.said("2 more workers are wanted, and no host has a free slot"))
+        job.process.send_signal(signal.SIGTERM)
+        job.ends()
+        job.judge()
+        empty(net)
+
+
+def discovered(programs, scratch):
+    """Hosts that a script names later add workers, up to --max-n; those that it no longer names let theirs leave, and no step is computed again. A script
+    that fails changes nothing, and that is said once."""
+    hosts = os.path.join(scratch, "hosts")
+
+    def now(text):
+        with open(hosts + ".new", "w") as file:
+            file.write(text)
+        os.rename(hosts + ".new", hosts)
+
+    now("h1:2\n")
+    where = ["--host-discovery-script", f"cat {hosts}", "--discovery-interval", "100ms"]
+    with Net(programs, 3) as net, HostsJob(net, programs, scratch, "run", where, 1, 4, steps=FOR_EVER) as job:
+        job.await_size(2)
+        now("h1:2\nh2:4\n")
+        job.await_size(4)
+        assert [len(job.workers_on(h)) for h in (1, 2)] == [2, 2], job.log()
+        lost = job.steps_lost()
+        now("h2:4\n")
+        job.await_size(2)
+        wait_until("nobody is left there", lambda: not net.processes(1))
+        assert job.steps_lost() == lost, job.log()
+        assert job.said(r"host 'h1' is no longer there for this job: its 2 workers leave") and job.said("leaves: SIGTERM"), job.log()
+        now("")
+        wait_until("the failure is told", lambda: job.said("the hosts stay as they were"))
+        job.await_step(job.step() + 200)
+        now("h2:4\nh3\n")
+        wait_until("it answers again", lambda: job.said("answers again"))
+        job.await_size(3)
+        assert job.log().count("the hosts stay as they were") == 1, job.log()
+        job.process.send_signal(signal.SIGTERM)
+        job.ends()
+        job.judge()
+        empty(net)
+
+
+def encrypted(programs, scratch):
+    """--tls: coordinator, agents and workers of two hosts speak it, and a killed worker is replaced."""
+    with Net(programs, 2) as net, HostsJob(net, programs, scratch, "run", ["-H", "h1:1,h2:1", "--tls"], 1, 2, steps=600) as job:
+        job.await_size(2)
+        before = job.epoch()
+        job.kill(job.workers_on(2)[0])
+        job.await_epoch_after(before)
+        job.ends()
+        job.judge()
+
+
+def unreachable(programs, scratch):
+    """A host that cannot be reached is named and tried again later; when none can the job ends with its name."""
+    with Net(programs, 1) as net:
+        flags = ["--start-timeout", "2s", "--host-cool-down", "100ms"]
+        with HostsJob(net, programs, scratch, "one", ["-H", "h1:1,h7:1"], 1, 2, flags=flags, steps=200) as job:
+            job.ends()
+            assert job.said(r"host 'h7' cannot take part: .*No route to host"), job.log()
+        with HostsJob(net, programs, scratch, "none", ["-H", "h7:1"], 1, 1, steps=200) as job:
+            job.ends(status=1)
+            assert job.said(r"host 'h7' cannot take part: .*; none is left"), job.log()
+
+
+with tempfile.TemporaryDirectory(prefix="cohort-elastic-") as folder:
+    claims = (spread, elsewhere, discovered, encrypted, unreachable)
+    {claim.__name__: claim for claim in claims}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)
