@@ -123,7 +123,8 @@ int in_front(std::string_view name, const Work& work, Signals& signals, Relay& i
   if (WIFSIGNALED(status) && saves) let_them_save(signals, Deadline::in(kSaveLimit));
   end_descendants(Deadline::in(kEndLimit));
   if (WIFSIGNALED(status))
-    fmt::print(stderr, "{}: the launcher (process {}) was {}; every process of the job was ended\n", name, worker, describe_status(status));
+    fmt::print(stderr, "{}: the launcher (process {}) was {}; {}every process of the job was ended\n", name, worker,
+               describe_status(status), saves ? "its workers had a moment to save what they had, and " : "");
   return exit_code_of(status);
 }
 

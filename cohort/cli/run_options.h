@@ -72,7 +72,9 @@ struct RunOptions {
   bool supervised = false;        // their coordinator is a process of its own, and is started again when it dies
   bool elastic() const { return least > 0; }
   // Workers are programs of our own that can save what they have, and nobody brings the launcher back: when it is lost they get a moment.
-  bool saves_when_orphaned() const { return elastic() && usage_is_said && !supervised; }
+  bool saves_when_orphaned() const {
+    return elastic() && usage_is_said && !supervised && hosts.empty() && host_file.empty() && discovery.empty();
+  }
 
   // Of programs of our own, no options of `cohort run`:
   bool quit_asks = false;      // ranks answer SIGQUIT and go on

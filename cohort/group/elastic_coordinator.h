@@ -30,11 +30,11 @@ struct Process {
 struct ElasticCoordinatorOptions {
   ElasticRules rules;
   net::Secret secret;
-  std::string log;                                 // file of decisions (decision_log.h)
-  std::function<void(const std::string&)> say;     // one line for people
-  std::function<void(int)> respawn;                // so many workers are to be started
-  std::function<void(const Process&)> goodbye{};   // the job has let it go, or told it that all is over: it ends by itself
-  std::function<void(const Process&)> rejoined{};  // it was left behind and came back as a new worker: a replacement is not needed
+  std::string log;                                          // file of decisions (decision_log.h)
+  std::function<void(const std::string&)> say;              // one line for people
+  std::function<void(int)> respawn;                         // so many workers are to be started
+  std::function<void(const Process&)> goodbye{};            // the job has let it go, or told it that all is over: it ends by itself
+  std::function<void(const Process&)> rejoined{};           // it was left behind and came back as a new worker: a replacement is not needed
   std::function<void(const std::optional<Error>&)> over{};  // ending() has this answer
   int log_file = -1;                                        // instead of `log`: a file that is open and may have no name
   Workforce workforce{};                                    // as the launcher knows it, when it is not the first that coordinates this job

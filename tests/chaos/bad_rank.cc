@@ -1,5 +1,5 @@
-// bad_rank STEP RANK nan|inf: one rank of a wrapped loop, whose loss is no number at one step of one rank. Every rank must find out, leave that
-// step out and no other, and end with the same finite bits as all.
+// bad_rank STEP RANK nan|inf: one rank of a wrapped loop, whose loss is no number at one step of one rank. Every rank must find out, leave
+// that step out and no other, and end with the same finite bits as all.
 #include <torch/torch.h>
 
 #include <cstdio>

@@ -35,14 +35,19 @@ def anywhere(chaos, job):
     return chaos.dice.choice(job.members()), lambda: None
 
 
+def begins_a_step(job, pid):
+    """Waits for it; when it was."""
+    begun, end = job.step_of(pid), time.monotonic() + LIMIT
+    while job.step_of(pid) == begun:
+        assert time.monotonic() < end, job.log()
+    return time.monotonic()
+
+
 def computing(chaos, job):
     """Between the beginning of a step and the first word to the others: forward or backward."""
     pid = chaos.dice.choice(job.members())
     for _ in range(TRIES):
-        begun = job.step_of(pid)
-        end = time.monotonic() + LIMIT
-        while job.step_of(pid) == begun:
-            assert time.monotonic() < end, job.log()
+        begins_a_step(job, pid)
         hold(pid)
         if state(pid)[1] == "-1" and job.last_event(pid) == "start":
             return pid, lambda: None
@@ -50,12 +55,12 @@ def computing(chaos, job):
     raise AssertionError(f"process {pid} was never seen to compute")
 
 
-def waiting_in(chaos, job, words):
-    """One rank is held back, so that another is inside this operation, and says so."""
+def waiting_in(chaos, job, words, earliest, latest):
+    """One rank is held back somewhere in this part of a step, so that another is inside this operation, and says so."""
     for _ in range(TRIES):
         held, pid = chaos.dice.sample(job.members(), 2)
-        job.await_step(job.step() + 1)
-        time.sleep(chaos.dice.random() * 0.01)
+        a_step = -begins_a_step(job, held) + begins_a_step(job, held)
+        time.sleep(chaos.dice.uniform(earliest, latest) * a_step)
         hold(held)
         mark = len(job.log())
         os.kill(pid, signal.SIGQUIT)
@@ -69,12 +74,12 @@ def waiting_in(chaos, job, words):
 
 
 def all_reducing(chaos, job):
-    return waiting_in(chaos, job, "in all_reduce 'bucket")
+    return waiting_in(chaos, job, "in all_reduce 'bucket", 0, 0.8)
 
 
 def voting(chaos, job):
     """All gradients are agreed upon, and the step is being decided."""
-    return waiting_in(chaos, job, "in all_reduce 'the vote for this step'")
+    return waiting_in(chaos, job, "in all_reduce 'the vote for this step'", 0.5, 1.0)
 
 
 def saving(chaos, job):

@@ -1,6 +1,6 @@
-// Loaded before a process's own libraries (LD_PRELOAD): a disk that is slow, full or broken below one folder, a process that dies in the middle
-// of writing there, and a wall clock that jumps. What happens is read from a page that the test writes while the process runs (shim.py); calls on
-// the folder are written into a journal, so that the test can do what a power cut would: forget what was not synced.
+// Loaded before a process's own libraries (LD_PRELOAD): a disk that is slow, full or broken below one folder, a process that dies in the
+// middle of writing there, and a wall clock that jumps. What happens is read from a page that the test writes while the process runs
+// (shim.py); calls on the folder are written into a journal, so that the test can do what a power cut would: forget what was not synced.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,14 +19,14 @@
 #include <unistd.h>
 
 struct page {
-  int64_t clock_offset_s;    // added to the wall clock
-  int64_t only_odd;          // .. of processes with odd numbers only: a skew
-  int64_t fsync_delay_ms;    // below the folder
-  int64_t error;             // errno of everything that would change the folder; 0: none
-  int64_t kill_at;           // the call on the folder before which the process dies; 0: none
-  int64_t calls;             // so far
-  int64_t slept;             // delays that were made
-  char folder[456];          // empty: no folder
+  int64_t clock_offset_s;  // added to the wall clock
+  int64_t only_odd;        // .. of processes with odd numbers only: a skew
+  int64_t fsync_delay_ms;  // below the folder
+  int64_t error;           // errno of everything that would change the folder; 0: none
+  int64_t kill_at;         // the call on the folder before which the process dies; 0: none
+  int64_t calls;           // so far
+  int64_t slept;           // delays that were made
+  char folder[456];        // empty: no folder
 };
 static volatile struct page* page;
 static int journal = -1;

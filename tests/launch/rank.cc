@@ -89,8 +89,8 @@ void start_rain() {
   if (how == "segv") raise(SIGSEGV);
   if (how == "throw") throw std::runtime_error("user code threw this");
   if (how == "exit") std::exit(7);
-  if (how == "leave") std::exit(0);  // as if it had been done
-  const rlimit little{std::size_t{1} << 30, std::size_t{1} << 30};  // "memory": there is no more
+  if (how == "leave") std::exit(0);       // as if it had been done
+  const rlimit little{1 << 20, 1 << 20};  // "memory": there is no more
   setrlimit(RLIMIT_AS, &little);
   std::vector<std::string> all;
   while (true) all.emplace_back(std::size_t{1} << 26, 'x');

@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
 
 #include "cohort/base/error.h"
-#include "cohort/base/fd.h"
 
 namespace cohort::cli::worker {
 namespace {
@@ -20,10 +20,19 @@ sigset_t the_two() {
   return set;
 }
 
+// The reading ends of the pipes that we print into.
+std::vector<Fd> own_pipes() {
+  std::vector<Fd> found;
+  for (const char* path : {"/proc/self/fd/1", "/proc/self/fd/2"}) {
+    struct stat what {};
+    if (stat(path, &what) == 0 && S_ISFIFO(what.st_mode)) found.emplace_back(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  }
+  return found;
+}
+
 }  // namespace
 
-Notices::Notices() : launcher_(getppid()) {
-  signal(SIGPIPE, SIG_IGN);  // the launcher's end is no reason to die in the middle of a line
+Notices::Notices() : launcher_(getppid()), listeners_(own_pipes()) {
   const sigset_t both = the_two();
   if (const int error = pthread_sigmask(SIG_BLOCK, &both, nullptr); error != 0) throw_system("block SIGTERM and SIGUSR1", error);
   thread_ = std::thread([this] { wait(); });

@@ -7,6 +7,9 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
+
+#include "cohort/base/fd.h"
 
 namespace cohort::cli::worker {
 
@@ -25,6 +28,7 @@ class Notices {
 
   static constexpr unsigned kOrphanLimit = 8;  // seconds, to end the step and save
   const int launcher_;
+  const std::vector<Fd> listeners_;  // to our own output: what is printed between the launcher's end and the notice must not fail
   std::mutex mutex_;
   std::function<void(const std::string&)> whom_;  // guarded by mutex_
   std::string came_;                              // guarded by mutex_

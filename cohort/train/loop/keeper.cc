@@ -23,7 +23,7 @@ namespace {
 constexpr Seconds kLastSave{120};  // how long the end of a run waits for its last checkpoint
 
 constexpr Seconds kOtherRanks{1};  // rank 0 has heard of the end of a save before the others have
-constexpr int kAlarm = 2;         // checkpoints left out in a row
+constexpr int kAlarm = 2;          // checkpoints left out in a row
 constexpr std::size_t kMostNameBytes = 128;
 
 // A run that starts anew must not find, count or prune the checkpoints of the one before: they move to <folder>.old, one generation of

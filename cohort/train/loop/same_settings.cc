@@ -41,7 +41,8 @@ std::string difference_of_settings(const std::string& first, const std::string& 
     for (const auto& [name, unused] : *side)
       if (value(ours, name) != value(theirs, name))
         return fmt::format("{} is {} on rank 0 but {} on rank {}", name, value(ours, name), value(theirs, name), other_rank);
-  return first == other ? "" : fmt::format("those of rank {} are written in another way than those of rank 0", other_rank);  // items of a list
+  return first == other ? ""
+                        : fmt::format("those of rank {} are written in another way than those of rank 0", other_rank);  // items of a list
 }
 
 void check_same_settings(collective::Communicator& comm, const std::string& yaml) {

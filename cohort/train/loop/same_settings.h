@@ -1,6 +1,6 @@
-// Whether all ranks of a run were given the same settings. Ranks of several hosts read a file each, and a batch or a rule that differs would
-// not show before the end of the training, if ever.
-// Threads: the communicator's. Failure: Kind::usage, naming the first setting that differs and both sides.
+// Whether all ranks of a run were given the same settings. Ranks of several hosts read a file each, and a batch or a rule that differs
+// would not show before the end of the training, if ever. Threads: the communicator's. Failure: Kind::usage, naming the first setting that
+// differs and both sides.
 #pragma once
 #include <string>
 
