@@ -11,7 +11,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TORCH = ("cohort/nn/", "cohort/sync/", "cohort/engine/", "cohort/train/loop/", "cohort/train/forecast/", "cohort/cli/worker/", "cohort/python/")
+TORCH = ("cohort/nn/", "cohort/sync/", "cohort/engine/", "cohort/train/loop/", "cohort/train/forecast/", "cohort/cli/worker/", "cohort/python/",
+         "cohort/collective/engines/gloo", "cohort/collective/engines/nccl", "cohort/collective/engines/torch_engine")
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"(cohort/[^"]+)"', re.M)
 
 

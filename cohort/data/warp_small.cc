@@ -16,9 +16,9 @@ namespace cohort::data {
 namespace {
 
 constexpr int kLanes = 16, kStride = 2 * kLanes, kWidth = kStride - 2, kHeight = 61;
-constexpr int kWindow = 8;                    // rows that an index of one byte reaches
-constexpr int kWhole = kWindow - 1;           // of these have the row below them in it, too
-constexpr int kHalf = kWindow * kStride / 2;  // bytes that one permutation sees
+constexpr int kWindow = 8;                               // rows that an index of one byte reaches
+constexpr int kWhole = kWindow - 1;                      // of these have the row below them in it, too
+constexpr std::ptrdiff_t kHalf = kWindow * kStride / 2;  // bytes that one permutation sees
 
 // One channel with a border of zeros: a row before and two behind; a column before, and behind up to the end of the stride. Further
 // behind lies what windows may see and no place asks for.

@@ -132,7 +132,7 @@ std::optional<ElasticCoordinator::Ending> ElasticCoordinator::ending() const {
 void ElasticCoordinator::Impl::run() {
   try {
     carry_out(elastic.open(now()));
-    if (log.found().size() > 0) adopt();
+    if (!log.found().empty()) adopt();
   } catch (const Failure& failure) {
     end(failure.error());
   }

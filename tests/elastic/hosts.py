@@ -6,7 +6,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from hosts_net import HostsJob, Net  # noqa: E402
+from hosts_net import HostsJob, HostsTraining, Net  # noqa: E402
 from jobs import FOR_EVER, wait_until  # noqa: E402
 
 
@@ -117,6 +117,27 @@ def unreachable(programs, scratch):
             assert job.said(r"host 'h7' cannot take part: .*; none is left"), job.log()
 
 
+def trained(programs, scratch):
+    """`cohort train` over two hosts: a worker and then a host are killed, and the bits are those of runs without faults on one host."""
+    with Net(programs, 2) as net, HostsTraining(net, programs, scratch, "run", ["-H", "h1:2,h2:1"], 1, 3, flags=["--host-cool-down", "300ms"],
+                                                steps=FOR_EVER) as job:
+        job.await_size(3)
+        job.await_step(job.step() + 10)
+        before = job.epoch()
+        job.kill(job.workers_on(1)[0])
+        job.await_epoch_after(before)
+        job.await_size(3)
+        before, lost = job.epoch(), job.steps_lost()
+        net.kill_host(2)
+        job.await_epoch_after(before)
+        assert job.steps_lost() - lost <= 1, job.log()
+        job.await_size(3)
+        job.await_step(job.step() + 10)
+        job.stops()
+        job.judge()
+        job.same_as_replay()
+
+
 with tempfile.TemporaryDirectory(prefix="cohort-elastic-") as folder:
-    claims = (spread, elsewhere, discovered, encrypted, unreachable)
+    claims = (spread, elsewhere, discovered, encrypted, unreachable, trained)
     {claim.__name__: claim for claim in claims}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 
-from jobs import VectorJob, wait_until
+from jobs import Job, VectorJob, wait_until
 
 
 class Net:
@@ -126,3 +126,7 @@ class OnHosts:
 
 class HostsJob(OnHosts, VectorJob):
     """`cohort run --min-n` of workers that train a vector (elastic_rank.cc)."""
+
+
+class HostsTraining(OnHosts, Job):
+    """`cohort train --min-n`."""
