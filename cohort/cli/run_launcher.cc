@@ -44,6 +44,7 @@ ScreenStyle style_for(const RunOptions& options) {
 }
 
 constexpr Seconds kSaveLimit{8};   // for workers that nobody coordinates any more, to save what they have and end
+constexpr Seconds kMoment{0.25};   // after the first failure, before the others are asked to end: they may have something to say of it
 constexpr Seconds kEmptyLimit{2};  // an elastic job without any worker: for its coordinator to ask for new ones
 constexpr int kRespawnsEach = 10;  // of a worker that dies again and again; more help nobody
 
@@ -113,6 +114,7 @@ class Launcher {
   bool ended_badly() const;
   int elastic_verdict();
   void fail(int rank, int status);
+  void find_cause();
   void fail(Ranks::Trouble trouble);
   void stop(int number, Seconds grace);
   void look_at_clock();
@@ -147,7 +149,9 @@ class Launcher {
   const Clock::time_point began_ = Clock::now();
   Deadline job_ends_;
   Deadline kill_at_;  // never: nobody is being stopped
+  Deadline stop_at_;  // never: no rank has failed, or the others were asked to end
   std::optional<FirstFailure> first_;
+  std::vector<FirstFailure> failures_;     // that one and those that failed before the others were asked to end
   std::optional<Ranks::Trouble> trouble_;  // of a host; it or a rank's failure was first, not both
   int stopped_by_ = 0;                     // a signal of the user's
   bool timed_out_ = false;
@@ -293,7 +297,7 @@ void Launcher::turn() {
     if (!screen_.pending(stream).empty()) fds.push_back({stream, POLLOUT, 0});
   const bool take_stdout = !sink_full(1), take_stderr = !sink_full(2);
   ranks_->add_polls(fds, take_stdout, take_stderr);
-  Deadline next = screen_.next_idle().sooner(kill_at_).sooner(job_ends_).sooner(ranks_->next_look());
+  Deadline next = screen_.next_idle().sooner(kill_at_).sooner(stop_at_).sooner(job_ends_).sooner(ranks_->next_look());
   if (!ranks_->busy()) next = next.sooner(empty_until_);
   if (discovery_) {
     discovery_->add_polls(fds);
@@ -463,11 +467,29 @@ bool Launcher::goes_on() const {
 }
 
 void Launcher::fail(int rank, int status) {
-  if (first_ || trouble_ || stopped_by_ != 0 || timed_out_ || reader_gone_) return;
+  if (trouble_ || stopped_by_ != 0 || timed_out_ || reader_gone_) return;
   const RankState& lost = (*ranks_)[rank];
+  if (first_) {
+    if (!stop_at_.never()) failures_.push_back({rank, lost.pid, status, age(), 0, {}, lost.host});  // not by our SIGTERM
+    return;
+  }
   first_ = FirstFailure{rank, lost.pid, status, age(), ranks_->running(), {}, lost.host};
+  failures_.push_back(*first_);
   if (plan_.options.rescue > Seconds{0}) return void(kill_at_ = kill_at_.sooner(Deadline::in(plan_.options.rescue)));
-  stop(SIGTERM, plan_.options.grace);
+  stop_at_ = Deadline::in(kMoment);
+}
+
+// Over whose loss the first one failed, if that one failed by itself too: a rank that fails in its own code takes leave of its peers first,
+// and they may be quicker to end than it is.
+void Launcher::find_cause() {
+  for (std::size_t looks = 0; looks < failures_.size(); ++looks) {
+    const int other = blames(output_.last_words(first_->rank), first_->rank);
+    const auto found = std::find_if(failures_.begin(), failures_.end(), [other](const FirstFailure& f) { return f.rank == other; });
+    if (found == failures_.end()) return;
+    const int stopped = first_->others_stopped;
+    first_ = *found;
+    first_->others_stopped = stopped;
+  }
 }
 
 void Launcher::fail(Ranks::Trouble trouble) {
@@ -485,6 +507,10 @@ void Launcher::look_at_clock() {
   if (!timed_out_ && job_ends_.passed()) {
     timed_out_ = true;
     job_ends_ = Deadline{};
+    stop(SIGTERM, plan_.options.grace);
+  }
+  if (stop_at_.passed()) {
+    stop_at_ = Deadline{};
     stop(SIGTERM, plan_.options.grace);
   }
   if (kill_at_.passed() && !killed_) {
@@ -569,6 +595,7 @@ int Launcher::elastic_verdict() {
 int Launcher::verdict() {
   int code = 0;
   if (first_) {
+    find_cause();
     first_->last_words = output_.last_words(first_->rank);
     code = exit_code_of(first_->status);
     if (code != kExitUsage || !plan_.options.usage_is_said) screen_.say(tell(*first_));

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <regex>
 
 #include "cohort/base/text.h"
 #include "cohort/cli/cli.h"
@@ -45,6 +46,14 @@ std::vector<std::string> Tail::lines() const {
   for (const auto& line : lines_)
     if (!line.empty()) all.push_back(printable(line, kTailLineBytes));
   return all;
+}
+
+int blames(const std::vector<std::string>& last_words, int rank) {
+  static const std::regex kLoss(R"(\brank (\d{1,9}) (left|died|aborted)\b)");
+  for (auto line = last_words.rbegin(); line != last_words.rend(); ++line)
+    if (std::smatch found; std::regex_search(*line, found, kLoss))
+      if (const int other = std::stoi(found[1]); other != rank) return other;
+  return -1;
 }
 
 std::string tell(const FirstFailure& f) {

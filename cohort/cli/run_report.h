@@ -33,4 +33,7 @@ struct FirstFailure {
 };
 std::string tell(const FirstFailure& failure);
 
+// The rank over whose loss a rank failed, by its own last words ("rank 2 died"); -1: it says nothing of the kind.
+int blames(const std::vector<std::string>& last_words, int rank);
+
 }  // namespace cohort::cli

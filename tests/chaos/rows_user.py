@@ -26,7 +26,7 @@ def watched(words, env=None):
 
 
 def fail_of(chaos, how, victim, transport):
-    """(lines, status, seconds until the launcher told the end). Ranks that spoke before they were stopped must have named the victim."""
+    """(lines, status, seconds until the launcher told the end). Every other rank must have named the victim."""
     lines, status = watched(["timeout", str(LIMIT), os.path.join(chaos.programs, "cohort"), "run", "-n", str(RANKS),
                              os.path.join(chaos.programs, "launch_rank"), "fails", str(victim), how], {"COHORT_TRANSPORT": transport})
     text = "\n".join(line for _, line in lines)
@@ -35,7 +35,7 @@ def fail_of(chaos, how, victim, transport):
     assert begin and told, text
     for rank in set(range(RANKS)) - {victim}:
         said = [line for _, line in lines if line.startswith(f"[{rank}]") and " on rank " in line]
-        assert all(re.search(rf"rank {victim} (at \S+ )?(left|died|aborted|closed)", line) for line in said), f"rank {rank} does not name rank {victim}:\n{text}"
+        assert said and all(re.search(rf"rank {victim} (at \S+ )?(left|died|aborted|closed)", line) for line in said), f"rank {rank} does not name rank {victim}:\n{text}"
     assert re.search(rf"rank {victim}\b", "\n".join(line for _, line in lines[-4:])), f"rank {victim} is not named at the end:\n{text}"
     return lines, status, told - begin
 
