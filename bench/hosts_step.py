@@ -8,13 +8,11 @@ One rank a host. In turns, over the same link: cohort, torch's DDP (bench/contes
 of the last two; `over_limit` says how much longer it is. One JSON object a model. Needs root, for the namespaces (bench/hosts.py).
 """
 import argparse
-import contextlib
 import json
 import os
 import secrets
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import types
@@ -29,20 +27,6 @@ MODELS = {  # spec, data, samples of a rank, learning rate, steps before and in 
 WHO = ["cohort", "torch-ddp", "unsynced", "all_reduce"]
 LIMIT = 300  # seconds for one start
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-
-
-@contextlib.contextmanager
-def prompt_network():
-    """The kernel's network threads stand for network cards here, which do not wait until a core has computed: they go first meanwhile."""
-    found = subprocess.run(["pgrep", "^ksoftirqd/"], capture_output=True, text=True, check=True).stdout.split()
-    before = {int(pid): os.sched_getscheduler(int(pid)) for pid in found}
-    try:
-        for pid in before:
-            os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
-        yield
-    finally:
-        for pid, policy in before.items():
-            os.sched_setscheduler(pid, policy, os.sched_param(0))
 
 
 def in_each(spaces, command):
@@ -91,7 +75,7 @@ def main():
     parse.add_argument("--python", default=sys.executable, help="one that has torch")
     o = parse.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with prompt_network(), hosts.network(o.hosts, o.rate, o.mtu) as spaces, tempfile.NamedTemporaryFile("w", suffix=".secret") as secret:
+    with hosts.network(o.hosts, o.rate, o.mtu) as spaces, tempfile.NamedTemporaryFile("w", suffix=".secret") as secret:
         for space in spaces:
             hosts.sh("ip", "netns", "exec", space, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={o.congestion}")
         secret.write(secrets.token_hex(32))
