@@ -42,8 +42,10 @@ Sample MemoryDataset::sample(std::int64_t index, Scratch&) const {
 void MemoryDataset::prefetch(std::int64_t index) const {
   if (index < 0 || index >= size()) return;
   constexpr std::int64_t kMostBytes = 4096;  // of a large image the first page; the processor follows a long run by itself
-  const std::uint8_t* at = inputs_.data() + index * (form().elements() + (form().next_tokens ? 1 : 0));
-  for (std::int64_t i = 0; i < std::min(form().elements(), kMostBytes); i += std::int64_t{kCacheLine}) __builtin_prefetch(at + i);
+  const std::int64_t bytes = form().elements(), end = std::min(bytes, kMostBytes);
+  const std::uint8_t* at = inputs_.data() + index * (bytes + (form().next_tokens ? 1 : 0));
+  for (std::int64_t i = 0; i < end; i += std::int64_t{kCacheLine}) __builtin_prefetch(at + i);
+  if (!labels_.empty()) __builtin_prefetch(labels_.data() + index);
 }
 
 std::string MemoryDataset::where(std::int64_t index) const { return fmt::format("{}, sample {}", source_, index); }
