@@ -21,7 +21,15 @@ class Watched(Job):
     """A job of which single processes are watched."""
 
     def members(self):
-        return [pid for pid, line in self.newest_lines().items() if line["epoch"] == self.epoch() and os.path.exists(f"/proc/{pid}")]
+        found = []
+
+        def all_have_written():
+            lines = self.newest_lines()
+            newest = [line for line in lines.values() if line["epoch"] == max(other["epoch"] for other in lines.values())]
+            found[:] = [pid for pid, line in lines.items() if line in newest and os.path.exists(f"/proc/{pid}")]
+            return newest and len(found) == newest[0]["size"]
+        wait_until("all of the newest epoch have written", all_have_written)
+        return found
 
     def newest_lines(self):
         return {pid: line for pid, line in self.history()}

@@ -1,24 +1,9 @@
 """The processes around an elastic job's workers: who coordinates, who supervises, and what is left of all of them."""
-import glob
 import os
 import signal
 import time
 
-from jobs import Job, VectorJob, wait_until
-
-
-def processes():
-    """pid to (parent, name, state) of everything that runs."""
-    found = {}
-    for stat in glob.glob("/proc/[0-9]*/stat"):
-        try:
-            with open(stat) as file:
-                name, rest = file.read().rsplit(")", 1)
-        except OSError:
-            continue
-        fields = rest.split()
-        found[int(stat.split("/")[2])] = (int(fields[1]), name.split("(", 1)[1], fields[0])
-    return found
+from jobs import Job, VectorJob, processes, wait_until
 
 
 def family(of):

@@ -17,17 +17,23 @@ FOR_EVER = 10**9  # steps
 PLAIN = {"threads": 1, "epochs": 0, "optim__schedule": "constant", "checkpoint__every_epochs": 0, "data__test": ""}
 
 
-def children(launcher):
-    """Worker processes under this launcher that have not ended."""
-    found, parents = [], {}
+def processes():
+    """pid to (parent, name, state) of everything that runs."""
+    found = {}
     for stat in glob.glob("/proc/[0-9]*/stat"):
         try:
             with open(stat) as file:
                 name, rest = file.read().rsplit(")", 1)
         except OSError:
             continue
-        pid, fields = int(stat.split("/")[2]), rest.split()
-        parents[pid] = (int(fields[1]), name.split("(", 1)[1], fields[0])
+        fields = rest.split()
+        found[int(stat.split("/")[2])] = (int(fields[1]), name.split("(", 1)[1], fields[0])
+    return found
+
+
+def children(launcher):
+    """Worker processes under this launcher that have not ended."""
+    found, parents = [], processes()
     for pid, (parent, name, state) in parents.items():
         if name.startswith(("cohort-worker", "elastic_rank")) and state != "Z":
             while parent in parents and parent != launcher:
