@@ -112,7 +112,7 @@ def main():
                        "chosen_by": "selector" if algorithm == "auto" else "command line", "congestion": congestion,
                        "buffers": o.buffers, "streams": o.streams, "bytes": got["bytes"], "moved_bytes": round(moved), "median_ms": round(1e3 * statistics.median(got["seconds"]), 2),
                        "share_of_line": round(median, 3), "share_low": round(shares[0], 3), "share_high": round(shares[-1], 3),
-                       "share_of_payload": round(median / PAYLOAD, 3)}
+                       "share_of_payload": round(median / PAYLOAD, 3), "core_share": got["core_share"]}
                 print(json.dumps(row), flush=True)
 
 

@@ -3,6 +3,7 @@
 //   hosts_bench <rank> <secret file> <address,address,..> <bytes> <rounds> <algorithm or auto> <congestion> <allocate or any> <streams>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -53,6 +54,14 @@ double once(collective::Communicator& comm, collective::Piece data, const std::s
   return took[0];
 }
 
+// Seconds this process had a core so far. What the kernel does in interrupts on its behalf is not in it.
+double on_cores() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
 // The first row of what the selector says.
 std::string chosen(collective::Communicator& comm, collective::Piece data) {
   const std::string text = comm.explain(data, Op::sum);
@@ -72,11 +81,15 @@ void run(const Wanted& w) {
     if (value != static_cast<float>(comm->size())) throw_failure(Kind::bug, "a sum of {} ones is {}", comm->size(), value);
   std::fill(values.begin(), values.end(), 0.0F);  // repeated sums neither overflow nor turn denormal
   std::vector<double> seconds;
+  const double before = on_cores();
+  const auto start = Clock::now();
   for (int i = 0; i < w.rounds; ++i) seconds.push_back(once(*comm, piece(values), w.algorithm));
+  const double share = (on_cores() - before) / Seconds(Clock::now() - start).count();
   if (comm->rank() != Rank{0}) return;
-  fmt::print("{{\"transport\": \"{}\", \"algorithm\": \"{}\", \"ranks\": {}, \"bytes\": {}, \"seconds\": [{:.6f}]}}\n", comm->transport(),
-             w.algorithm.empty() ? chosen(*comm, piece(values)) : w.algorithm, comm->size(), w.count * sizeof(float),
-             fmt::join(seconds, ", "));
+  fmt::print(
+      "{{\"transport\": \"{}\", \"algorithm\": \"{}\", \"ranks\": {}, \"bytes\": {}, \"core_share\": {:.3f}, \"seconds\": [{:.6f}]}}\n",
+      comm->transport(), w.algorithm.empty() ? chosen(*comm, piece(values)) : w.algorithm, comm->size(), w.count * sizeof(float), share,
+      fmt::join(seconds, ", "));
   std::fflush(stdout);
 }
 

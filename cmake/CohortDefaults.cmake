@@ -17,6 +17,7 @@ endif()
 
 set(COHORT_SANITIZE "" CACHE STRING "Sanitizers for everything: address,undefined or thread; empty for none")
 if(COHORT_SANITIZE)
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")  # the checks dominate, and traces stay readable
   add_compile_options(-fsanitize=${COHORT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${COHORT_SANITIZE})
   if(COHORT_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

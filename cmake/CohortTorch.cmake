@@ -7,6 +7,18 @@ set(COHORT_PYTHON "" CACHE FILEPATH "A Python that has torch; empty: .venv/bin/p
 set(COHORT_WITH_TORCH FALSE)
 if(COHORT_TORCH)
   find_package(CohortTorch MODULE QUIET)
+  # Exceptions cross between torch and us, which takes one C++ runtime for both, and torch's libraries load the shared one.
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/runtime.cc CONTENT "int main(int count, char**) { if (count > 9) throw count; }\n")
+  try_compile(COHORT_RUNTIME_LINKED ${PROJECT_BINARY_DIR}/runtime ${PROJECT_BINARY_DIR}/runtime.cc COPY_FILE ${PROJECT_BINARY_DIR}/runtime.out)
+  set(shared_runtime TRUE)
+  if(COHORT_RUNTIME_LINKED)
+    file(STRINGS ${PROJECT_BINARY_DIR}/runtime.out shared_runtime REGEX "lib(std)?c\\+\\+\\.so")
+  endif()
+  if(CohortTorch_FOUND AND NOT shared_runtime)
+    set(CohortTorch_FOUND FALSE)
+    string(CONCAT CohortTorch_REASON "${CMAKE_CXX_COMPILER} links the C++ runtime statically, and then no exception survives torch: "
+                                     "choose another compiler, such as CXX=/usr/bin/g++, in an empty build folder")
+  endif()
   set(COHORT_WITH_TORCH ${CohortTorch_FOUND})
   if(CohortTorch_FOUND)
     message(STATUS "torch ${CohortTorch_VERSION} in ${CohortTorch_ROOT} (CUDA libraries: ${CohortTorch_CUDA})")
@@ -16,6 +28,10 @@ if(COHORT_TORCH)
     message(FATAL_ERROR "COHORT_TORCH=${COHORT_TORCH}, but ${CohortTorch_REASON}")
   endif()
 endif()
+
+# Even an empty file costs 6.6 s with <torch/torch.h> precompiled: g++ instantiates the header's pending templates once per file, so files
+# of one target are compiled four at a time. Names in anonymous namespaces must therefore differ within a target.
+set(COHORT_TORCH_BATCH 4 CACHE STRING "How many files that include all of torch are compiled as one; 1: each alone")
 
 # cohort_use_torch(target [narrow|all]): what a room's `TORCH narrow` or `TORCH all` does to its library and its test program.
 # all: files that include <torch/torch.h> (autograd, nn, optim) cost 21 s each, 9 s with that header precompiled. It is built once, in
@@ -45,8 +61,12 @@ function(cohort_use_torch target)
     target_precompile_headers(cohort_torch_pch PRIVATE <torch/torch.h>)
   endif()
   target_precompile_headers(${target} REUSE_FROM cohort_torch_pch)
-  if(type STREQUAL "EXECUTABLE")  # CMake compiles programs with -fPIE, but the precompiled header is for -fPIC only
+  if(COHORT_TORCH_BATCH GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${COHORT_TORCH_BATCH})
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)  # g++ takes an included .cc for a header
+  endif()
+  if(type STREQUAL "EXECUTABLE")  # CMake compiles programs with -fPIE, but the precompiled header is for -fPIC and one -O only
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(${target} PRIVATE -fPIC)
+    target_compile_options(${target} PRIVATE -fPIC $<$<CONFIG:RelWithDebInfo>:-O2>)
   endif()
 endfunction()

@@ -55,6 +55,7 @@ group::ElasticRules rules_for(const LaunchPlan& plan) {
           .most = o.most > 0 ? o.most : plan.ranks,
           .wanted = plan.ranks,
           .respawns = o.respawns < 0 ? kRespawnsEach * plan.ranks : o.respawns,
+          .holding = o.holding,
           .heartbeat = o.lost_after.count() / 3,
           .start_grace = o.start_timeout.count()};
 }
@@ -277,6 +278,7 @@ void Launcher::start_agents() {
                     .other_ended =
                         [this](pid_t pid, int status) {
                           if (discovery_) discovery_->ended(pid, status);
+                          meeting_.child_ended(pid, status);
                         }};
   const int placed = plan_.hosts.back().first + plan_.hosts.back().ranks;
   owed_ = plan_.ranks - placed;
@@ -437,7 +439,7 @@ void Launcher::start_near() {
   }
 }
 
-// After start_wanted(): whoever was asked for by the one that died is among those the next one hears of.
+// After start_wanted(): whoever was asked for by the one that died is among those the next one hears of, started or owed.
 void Launcher::keep_coordinator() {
   if (meeting_.coordinator_due() && (ranks_->busy() || !meeting_.ending())) {
     meeting_.open_again(workforce());
@@ -449,12 +451,13 @@ void Launcher::keep_coordinator() {
 }
 
 group::Workforce Launcher::workforce() const {
-  group::Workforce all;
+  group::Workforce all{.running = {}, .ended = {}, .owed = owed_};
   for (int r = ranks_->first(); r < ranks_->first() + ranks_->size(); ++r) {
-    const RankState& one = (*ranks_)[r];
-    (one.running() ? all.running : all.ended).push_back(one.pid);
+    if ((*ranks_)[r].vanished) continue;
+    ((*ranks_)[r].running() ? all.running : all.ended).push_back(process_of(r));
   }
-  std::erase_if(all.ended, [&](auto pid) { return std::ranges::find(all.running, pid) != all.running.end(); });  // the system gave it again
+  const auto runs = [&](const auto& one) { return std::ranges::find(all.running, one) != all.running.end(); };
+  std::erase_if(all.ended, runs);  // the system gave its number again
   return all;
 }
 

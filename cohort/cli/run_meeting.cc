@@ -76,11 +76,12 @@ void Meeting::open_elastic() {
 
 void Meeting::process_ended(const group::Process& process, const std::string& how) {
   if (elastic_) elastic_->process_ended(process, how);
-  if (process_) process_->process_ended(process.pid, how);
+  if (process_) process_->process_ended(process, how);
 }
 
 void Meeting::process_vanished(const group::Process& process, const std::string& how) {
   if (elastic_) elastic_->process_vanished(process, how);
+  if (process_) process_->process_vanished(process, how);
 }
 
 void Meeting::spawn_failed(const std::string& why) {
@@ -102,7 +103,8 @@ void Meeting::hear() {
   const std::lock_guard lock(mutex_);
   lines_.insert(lines_.end(), news.lines.begin(), news.lines.end());
   wanted_ += news.wanted;
-  for (const std::int64_t pid : news.let_go) let_go_.insert({.pid = pid});
+  rejoined_ += news.rejoined;
+  let_go_.insert(news.let_go.begin(), news.let_go.end());
 }
 
 int Meeting::take_wanted() {
@@ -114,6 +116,11 @@ int Meeting::take_wanted() {
 int Meeting::take_rejoined() {
   const std::lock_guard lock(mutex_);
   return std::exchange(rejoined_, 0);
+}
+
+bool Meeting::formed() {
+  hear();
+  return process_ ? process_->formed() : elastic_ && elastic_->formed();
 }
 
 bool Meeting::let_go(const group::Process& process) {

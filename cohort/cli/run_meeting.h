@@ -55,7 +55,7 @@ class Meeting {
   int take_wanted();                           // workers to start, since it was asked last
   int take_rejoined();                         // workers that came back by themselves, likewise
   bool let_go(const group::Process& process);  // it was told that it may end
-  bool formed() const { return elastic_ && elastic_->formed(); }
+  bool formed();
   std::optional<group::ElasticCoordinator::Ending> ending() const;
   // Its coordinator, where it is a process of its own.
   void child_ended(pid_t pid, int status);  // perhaps it

@@ -314,8 +314,6 @@ RunOptions parse_run(const std::vector<std::string>& args, const group::Environm
         Kind::usage,
         "--supervised without --min-n: where no worker comes or goes nothing is decided after the ranks have met, and the job ends with "
         "its launcher");
-  if (options.supervised && named > 0)
-    throw_failure(Kind::usage, "--supervised has its workers on this host: leave it out, or -H, --hostfile and --host-discovery-script");
   if (options.elastic() && options.nodes > 1)
     throw_failure(Kind::usage,
                   "an elastic job (--min-n) has one launcher, which starts agents on its hosts by itself: -H instead of --nnodes");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cohort/base/deadline.h"
+#include "cohort/group/elastic_types.h"
 #include "cohort/group/place.h"
 
 namespace cohort::cli {
@@ -77,9 +78,10 @@ struct RunOptions {
   }
 
   // Of programs of our own, no options of `cohort run`:
-  bool quit_asks = false;      // ranks answer SIGQUIT and go on
-  bool draws_bar = false;      // a rank draws a bar on our terminal
-  Seconds rescue{0};           // after a failure ranks get so long to end by themselves, and no SIGTERM: survivors save what a lost one had
+  bool quit_asks = false;  // ranks answer SIGQUIT and go on
+  bool draws_bar = false;  // a rank draws a bar on our terminal
+  Seconds rescue{0};       // after a failure ranks get so long to end by themselves, and no SIGTERM: survivors save what a lost one had
+  group::Holding holding = group::Holding::whole;  // elastic: what a worker has of the state
   bool usage_is_said = false;  // a rank that exits with status 2 has told what is wrong with the settings: no report about ranks
 
   Sink sink_of(int rank, int stream) const;  // stream 1 or 2

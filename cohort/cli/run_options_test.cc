@@ -114,6 +114,7 @@ TEST(RunOptions, ElasticJobsAreToldTheirLimitsInEverySpelling) {
   }
   EXPECT_FALSE(parse_run({"-n", "4", "p"}, {}).elastic());
   EXPECT_TRUE(parse_run({"-n", "4", "--min-n", "2", "--supervised", "p"}, {}).supervised);
+  EXPECT_TRUE(parse_run({"-H", "a:2,b:2", "--min-n", "2", "--supervised", "p"}, {}).supervised);
   EXPECT_THAT(refusal({"-n", "4", "--supervised", "p"}), HasSubstr("--supervised without --min-n"));
   EXPECT_THAT(refusal({"--max-n", "4", "p"}), HasSubstr("--max-n without --min-n"));
   const RunOptions far = parse_run({"--min-n", "1", "-H", "a:2", "--host-cool-down", "1min", "--discovery-interval=2s", "p"}, {});

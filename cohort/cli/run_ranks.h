@@ -18,6 +18,7 @@ struct RankState {
   pid_t pid = -1;
   std::optional<int> status;  // of waitpid, once it has ended
   std::string host;           // empty: this one
+  bool vanished = false;      // with its host: nobody saw it end
   bool running() const { return !status; }
 };
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr Seconds kKillLimit{1.2};             // for an agent to kill its ranks and say so
 constexpr Seconds kSettleLimit{5};             // for an agent to end, after the last word that was heard of it
-constexpr Seconds kLastWords{0.3};             // from the end of a stream to the end of the shell that carried it
+constexpr Seconds kLastWords{1};               // from the end of a stream to the end of the shell that carried it
 constexpr std::size_t kMostInput = 256 << 10;  // under way to rank 0
 
 Program program_of(const std::vector<std::string>& words) { return {words[0], words}; }
@@ -226,6 +226,7 @@ void RemoteRanks::mark_ended(const Host& host, int status, const std::string& ho
     RankState& rank = state(placed.rank);
     if (!rank.running()) continue;
     rank.status = status;
+    rank.vanished = true;
     ends_.push_back({placed.rank, status, how, false});
   }
 }
@@ -262,7 +263,7 @@ void RemoteRanks::feed() {
 std::vector<Ranks::Ended> RemoteRanks::take_ends() {
   int status = 0;
   for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG))
-    if (const auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const Host& h) { return h.shell.pid == pid; });
+    if (const auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const Host& h) { return h.shell.pid == pid && !h.shell_status; });
         host != hosts_.end())
       host->shell_status = status;
     else if (plan_.other_ended)

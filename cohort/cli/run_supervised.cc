@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,10 +28,12 @@
 namespace cohort::cli {
 namespace {
 
-// Messages between two processes of one program: a letter, a number, a text.
-constexpr char kSays = 's', kWants = 'w', kLetsGo = 'g', kIsOver = 'o', kFails = 'f';  // the coordinator
-constexpr char kEnded = 'e', kNotStarted = 'n';                                        // the supervisor
-constexpr const char* kName = "coordinator";                                           // as ps shows it
+// Messages between two processes of one program: a letter, a number, a text. A worker is its process and, first in the text, its host.
+constexpr char kSays = 's', kWants = 'w', kLetsGo = 'g', kRejoins = 'r', kBegan = 'b', kIsOver = 'o', kFails = 'f';  // the coordinator
+constexpr char kEnded = 'e', kVanished = 'v', kNotStarted = 'n';                                                     // the supervisor
+constexpr char kEndOfHost = '\n';
+constexpr const char* kName = "coordinator";  // as ps shows it
+constexpr int kStuckMs = 1000;                // a coordinator that takes no news for so long is
 constexpr std::size_t kMostText = 16 << 10;
 constexpr std::size_t kHeader = 1 + sizeof(std::int64_t);
 
@@ -45,6 +48,11 @@ std::string packed(char what, std::int64_t number, std::string_view text) {
   std::memcpy(bytes.data() + 1, &number, sizeof number);
   return bytes.append(text.substr(0, kMostText));
 }
+
+std::string about(const group::Process& process, const std::string& how = "") { return process.host + kEndOfHost + how; }
+
+group::Process process_of(const Message& m) { return {.pid = m.number, .host = m.text.substr(0, m.text.find(kEndOfHost))}; }
+std::string how_of(const Message& m) { return m.text.substr(std::min(m.text.size(), m.text.find(kEndOfHost) + 1)); }
 
 bool post(int fd, const std::string& bytes, int flags) {
   ssize_t n = -1;
@@ -91,12 +99,15 @@ void coordinate(group::ElasticCoordinatorOptions how, net::Listener listener, in
   const auto fails = [tell](const Error& error) { tell(kFails, static_cast<std::int64_t>(error.kind), error.what); };
   how.say = [tell](const std::string& text) { tell(kSays, 0, text); };
   how.respawn = [tell](int count) { tell(kWants, count, ""); };
-  how.goodbye = [tell](const group::Process& process) { tell(kLetsGo, process.pid, ""); };
+  how.goodbye = [tell](const group::Process& process) { tell(kLetsGo, process.pid, about(process)); };
+  how.rejoined = [tell](const group::Process& process) { tell(kRejoins, process.pid, about(process)); };
+  how.began = [tell] { tell(kBegan, 0, ""); };
   how.over = [tell, fails](const std::optional<Error>& error) { error ? fails(*error) : tell(kIsOver, 0, ""); };
   try {
     group::ElasticCoordinator coordinator(std::move(how), std::move(listener));
     while (const auto m = collect(channel, 0)) {
-      if (m->what == kEnded) coordinator.process_ended({.pid = m->number}, m->text);
+      if (m->what == kEnded) coordinator.process_ended(process_of(*m), how_of(*m));
+      if (m->what == kVanished) coordinator.process_vanished(process_of(*m), how_of(*m));
       if (m->what == kNotStarted) coordinator.spawn_failed(m->text);
     }
   } catch (const Failure& failure) {  // its log, or its port: started again it would fail again
@@ -113,6 +124,7 @@ CoordinatorProcess::CoordinatorProcess(group::ElasticRules rules, net::Secret se
 CoordinatorProcess::~CoordinatorProcess() { close(); }
 
 void CoordinatorProcess::close() {
+  hear();  // its last words
   closed_ = true;
   due_ = false;
   channel_.reset();
@@ -169,11 +181,18 @@ void CoordinatorProcess::child_ended(pid_t pid, int status) {
 
 // A coordinator that takes no news is stuck. The next one hears of everything.
 void CoordinatorProcess::tell(char what, std::int64_t number, const std::string& text) {
-  if (pid_ <= 0 || post(channel_.get(), packed(what, number, text), MSG_DONTWAIT)) return;
-  if (errno == EAGAIN) kill(pid_, SIGKILL);
+  const std::string message = packed(what, number, text);
+  if (pid_ <= 0 || post(channel_.get(), message, MSG_DONTWAIT) || errno != EAGAIN) return;
+  pollfd room{channel_.get(), POLLOUT, 0};
+  if (poll(&room, 1, kStuckMs) <= 0 || !post(channel_.get(), message, MSG_DONTWAIT)) kill(pid_, SIGKILL);
 }
 
-void CoordinatorProcess::process_ended(std::int64_t pid, const std::string& how) { tell(kEnded, pid, how); }
+void CoordinatorProcess::process_ended(const group::Process& process, const std::string& how) {
+  tell(kEnded, process.pid, about(process, how));
+}
+void CoordinatorProcess::process_vanished(const group::Process& process, const std::string& how) {
+  tell(kVanished, process.pid, about(process, how));
+}
 void CoordinatorProcess::spawn_failed(const std::string& why) { tell(kNotStarted, 0, why); }
 
 void CoordinatorProcess::hear() {
@@ -182,7 +201,9 @@ void CoordinatorProcess::hear() {
     if (!m) return;
     if (m->what == kSays) news_.lines.push_back(m->text);
     if (m->what == kWants) news_.wanted += static_cast<int>(m->number);
-    if (m->what == kLetsGo) news_.let_go.push_back(m->number);
+    if (m->what == kRejoins) ++news_.rejoined;
+    if (m->what == kLetsGo) news_.let_go.push_back(process_of(*m));
+    if (m->what == kBegan) formed_ = true;
     if (m->what == kIsOver && !ending_) ending_ = group::ElasticCoordinator::Ending{};
     if (m->what == kFails && !ending_) ending_ = group::ElasticCoordinator::Ending{Error{static_cast<Kind>(m->number), m->text, kNoRank}};
   }

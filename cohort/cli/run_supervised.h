@@ -2,7 +2,7 @@
 // launcher is then its supervisor and stays:
 //
 //   shell -- front -- supervisor -- coordinator
-//                         '-------- rank 0, rank 1, ..
+//                         '-------- rank 0, rank 1, ..   or, on several hosts, the remote shells of their agents
 //
 // The supervisor keeps what must outlive a coordinator: the listening socket (workers that look for it find the same port, and wait in its
 // queue meanwhile), the secret, the log of decisions (a file without a name, so that nothing is left of it), the ranks and their output. It
@@ -42,16 +42,18 @@ class CoordinatorProcess {
   bool due() const { return due_; }         // it was, and start() is to be called
   void close();                             // its work is done: it ends, and is not started again
 
-  void process_ended(std::int64_t pid, const std::string& how);
+  void process_ended(const group::Process& process, const std::string& how);
+  void process_vanished(const group::Process& process, const std::string& how);
   void spawn_failed(const std::string& why);
 
   // What it said since it was asked last.
   struct News {
     std::vector<std::string> lines;
-    int wanted = 0;  // workers to start
-    std::vector<std::int64_t> let_go;
+    int wanted = 0, rejoined = 0;  // workers to start; workers that came back by themselves
+    std::vector<group::Process> let_go;
   };
   News take();
+  bool formed() const { return formed_; }
   const std::optional<group::ElasticCoordinator::Ending>& ending() const { return ending_; }
 
  private:
@@ -64,7 +66,7 @@ class CoordinatorProcess {
   const Fd log_;
   Fd channel_;
   pid_t pid_ = -1;
-  bool due_ = false, closed_ = false;
+  bool due_ = false, closed_ = false, formed_ = false;
   std::deque<Clock::time_point> deaths_;  // within kWithin
   News news_;                             // for take()
   std::optional<group::ElasticCoordinator::Ending> ending_;

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 
 #include "cohort/base/error.h"
-#include "cohort/base/spec.h"
 #include "cohort/base/text.h"
 #include "cohort/cli/cli.h"
 #include "cohort/cli/plan_workers.h"
@@ -30,10 +29,9 @@ constexpr const char* kExamples =
 
 constexpr Seconds kRescue{120};  // survivors meet, then write what they and the lost rank had
 
-bool keeps_buddies(const TrainConfig& config) {
-  const Spec strategy = Spec::parse(config.engine.strategy);
-  const auto* buddy = strategy.find("buddy");
-  return buddy != nullptr && buddy->value != "false";
+group::Holding holding_of(const TrainConfig& config) {
+  if (!shards_state(config)) return group::Holding::whole;
+  return keeps_buddies(config) ? group::Holding::shard_and_buddy : group::Holding::shard;
 }
 
 int run(int argc, char** argv) {
@@ -103,7 +101,7 @@ int run(int argc, char** argv) {
                                     {"--host-cool-down", &cool_down},
                                     {"--discovery-interval", &interval}})
     if (!value->empty()) where.insert(where.end(), {flag, *value});
-  return run_workers(count, args, keeps_buddies(config) ? kRescue : Seconds{0}, where);
+  return run_workers(count, args, {keeps_buddies(config) && least.empty() ? kRescue : Seconds{0}, holding_of(config)}, where);
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ std::string find_worker() {
                 here.string());
 }
 
-int run_workers(const std::string& ranks, const std::vector<std::string>& args, Seconds rescue, const std::vector<std::string>& where) {
+int run_workers(const std::string& ranks, const std::vector<std::string>& args, const Losses& losses,
+                const std::vector<std::string>& where) {
   LaunchPlan plan;
   plan.environment = group::read_environment();
   const std::string worker = find_worker();
@@ -31,7 +32,8 @@ int run_workers(const std::string& ranks, const std::vector<std::string>& args, 
   words.insert(words.end(), {"--", worker});
   words.insert(words.end(), args.begin(), args.end());
   plan.options = parse_run(words, plan.environment);
-  plan.options.rescue = rescue;
+  plan.options.rescue = losses.rescue;
+  plan.options.holding = losses.holding;
   plan.options.quit_asks = plan.options.usage_is_said = true;
   plan.program = find_program(plan.options, plan.environment);
   plan.host = look_at_host();

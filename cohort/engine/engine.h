@@ -108,7 +108,7 @@ class Engine {
   Standing standing() const { return standing_; }
   const Decision& decision() const { return decision_; }  // of the last step that was decided
   // Not a collective, after finish() failed: ends the step by what its vote said, here or on another survivor, without the others' help.
-  // In stage 0, where every rank has everything, also without a buddy.
+  // Without a buddy too: in stage 0 every rank has everything; else it is worth something only where all ranks end their own pieces.
   // Own and kept pieces are up to date then; up to stage 2 other elements of the parameters need not be.
   void end_alone(const Decision& decision);
   // As each_shard(), of what this rank keeps of the one before it.

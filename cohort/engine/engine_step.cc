@@ -172,8 +172,7 @@ void Engine::settle_all() {
 }
 
 void Engine::end_alone(const Decision& decision) {
-  if (stage() > 0 && !has_buddy()) throw_failure(Kind::usage, "strategy {}: a step ends together; say buddy=true", options_.strategy);
-  if (standing_ == Standing::open) throw_failure(Kind::bug, "step {} had not come to its vote", step_.step);
+  if (standing_ == Standing::open || step_.step == 0) throw_failure(Kind::bug, "step {} had not come to its vote", step_.step);
   if (standing_ == Standing::undecided) updated_ = 0;
   decision_ = decision;
   standing_ = Standing::decided;

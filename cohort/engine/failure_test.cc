@@ -6,7 +6,7 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Leaves {};
+struct LeavesUnsaid {};
 
 // Rank 1 goes where `when` says; the others must hear of it from finish().
 void expect_heard(const Lesson& lesson) {
@@ -16,7 +16,7 @@ void expect_heard(const Lesson& lesson) {
     try {
       learn_here(lesson, comm);
       ADD_FAILURE() << "rank " << comm.rank().value << " heard nothing";
-    } catch (const Leaves&) {
+    } catch (const LeavesUnsaid&) {
       EXPECT_EQ(comm.rank(), Rank{1});
     } catch (const Failure& failure) {
       EXPECT_NE(comm.rank(), Rank{1}) << failure.what();
@@ -34,7 +34,7 @@ TEST(ALostRank, IsNamedByFinishOnTheSurvivors) {
       lesson.options.lanes = lanes;
       lesson.options.bucket = ByteSize{1};
       const auto leave = [](const Context& c) {
-        if (c.step == 3 && c.comm.rank() == Rank{1}) throw Leaves{};
+        if (c.step == 3 && c.comm.rank() == Rank{1}) throw LeavesUnsaid{};
       };
       (early ? lesson.after_begin : lesson.before_finish) = leave;
       expect_heard(lesson);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cohort/base/trace.h"
+#include "cohort/collective/waiting.h"
 
 namespace cohort::engine {
 
@@ -40,6 +41,7 @@ void* Gathering::bring(std::size_t unit) {
     return trips_[unit]->memory.data();
   }
   prefetch(unit);
+  const collective::Waiting here;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return failure_ || trips_[unit]->arrived; });  // the verb inside has its deadline
   if (failure_) std::rethrow_exception(failure_);

@@ -122,6 +122,7 @@ std::vector<Report> Lane::await() {
 }
 
 void Lane::await_room(const std::function<bool()>& room) {
+  const collective::Waiting here;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return failure_ || next_ == buckets_.size() || !ready_[next_] || room(); });
 }

@@ -148,7 +148,8 @@ void Elastic::on(const Settled& e) {
   if (!settled()) return;
   waiting_since_.reset();
   if (broken_.empty()) stillborn_ = 0;
-  if (now_ >= hold_until_) cuts_ = 0;
+  if (formed_at_ >= hold_until_) cuts_ = 0;
+  if (hold_ > 0) hold_until_ = now_ + std::exchange(hold_, 0);
 }
 
 void Elastic::on(const Complained& e) {
@@ -174,6 +175,19 @@ void Elastic::on(const Ended& e) {
   if (known == nullptr || !is_member(*known)) return;
   known->ended = true;
   if (!charter_.finished) decide(Finished{e.step});
+}
+
+void Elastic::on(const Entrusted& e) {
+  Known* known = of(e.guest);
+  if (known == nullptr || e.epoch != charter_.epoch || !is_member(*known)) return;
+  if (e.to != kNoRank && (!e.to || e.to.value >= static_cast<int>(charter_.roster.size()))) return;
+  known->entrusted = e.to;
+}
+
+void Elastic::on(const Condemned& e) {
+  const Known* known = of(e.guest);
+  if (known == nullptr || !is_member(*known) || over_) return;
+  give_up(e.error.kind, e.error.what, e.error.rank);
 }
 
 void Elastic::on(const LinkEnded& e) {
@@ -208,6 +222,7 @@ void Elastic::one_came() {
 // They are not replaced before they have had their time to come. One of them may be a stopped process that was left behind.
 void Elastic::on(const Adopted& e) {
   adopted_ = e.count;
+  coming_ = e.owed;
   adopted_until_ = now_ + rules_.start_grace;
 }
 

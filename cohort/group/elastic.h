@@ -46,6 +46,7 @@ class Elastic {
     bool released = false;             // it was let go and does not come back
     bool saving = false;               // likewise, and was the last to have the state: done when its connection ends
     std::optional<Standing> standing;  // as reported
+    std::optional<Rank> entrusted;     // to whom of the epoch, or the disk (kNoRank)
   };
 
   // elastic.cc: events
@@ -56,6 +57,8 @@ class Elastic {
   void on(const Complained&);
   void on(const Leaving&);
   void on(const Ended&);
+  void on(const Entrusted&);
+  void on(const Condemned&);
   void on(const LinkEnded&);
   void on(const ProcessEnded&);
   void on(const SpawnFailed&);
@@ -91,6 +94,8 @@ class Elastic {
   bool admits() const;
   std::optional<Standing> effective(const Known& known) const;
   bool covered(const std::vector<const Known*>& holders) const;
+  bool only_saves(const Plan& plan) const;
+  bool on_disk() const;
   std::vector<const Known*> holders(const std::set<WorkerId>& without) const;
   bool state_may_return() const;
   Plan plan_without(const std::set<WorkerId>& cut) const;
@@ -122,11 +127,12 @@ class Elastic {
   Sealing sealing_ = Sealing::no;
   double sealed_at_ = 0, formed_at_ = 0;
   std::optional<double> waiting_since_, stateless_since_;
-  double warn_at_ = 0, hold_until_ = 0;
-  int stillborn_ = 0;  // epochs in a row that broke before all had settled
-  int cuts_ = 0;       // times in a row that somebody was left out for broken links
-  int coming_ = 0;     // replacements asked for that have not arrived
-  int adopted_ = 0;    // processes that an earlier coordinator had started, likewise; counted on until ..
+  double warn_at_ = 0;
+  double hold_ = 0, hold_until_ = 0;  // no newcomers, after somebody was left out: for so long from when the epoch has settled; until when
+  int stillborn_ = 0;                 // epochs in a row that broke before all had settled
+  int cuts_ = 0;                      // times in a row that somebody was left out for broken links
+  int coming_ = 0;                    // replacements asked for that have not arrived
+  int adopted_ = 0;                   // processes that an earlier coordinator had started, likewise; counted on until ..
   double adopted_until_ = 0;
   std::uint64_t arrivals_ = 0;
   bool over_ = false;

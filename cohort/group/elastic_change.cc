@@ -105,13 +105,31 @@ std::vector<const Elastic::Known*> Elastic::holders(const std::set<WorkerId>& wi
 bool Elastic::covered(const std::vector<const Known*>& holders) const {
   if (rules_.holding == Holding::whole) return !holders.empty();
   const std::size_t n = charter_.roster.size();
-  std::vector<bool> held(n, false);
-  for (const Known* k : holders) {
-    const auto rank = static_cast<std::size_t>(charter_.rank_of(k->worker.id)->value);
-    held[rank] = true;
-    if (rules_.holding == Holding::shard_and_buddy) held[(rank + n - 1) % n] = true;
-  }
+  // While some have not got their part of this epoch's layout, nobody has begun to train, and those it was formed of still have theirs of
+  // the one before.
+  const bool laid_out = std::ranges::all_of(holders, [&](const Known* k) { return k->standing->epoch == charter_.epoch; });
+  const auto old = std::ranges::count_if(
+      holders, [&](const Known* k) { return charter_.rank_of(k->worker.id)->value < static_cast<std::int32_t>(charter_.holders); });
+  if (!laid_out) return charter_.holders > 0 && old == static_cast<std::ptrdiff_t>(charter_.holders);
+  std::vector<bool> there(n, false);
+  for (const Known* k : holders) there[static_cast<std::size_t>(charter_.rank_of(k->worker.id)->value)] = true;
+  std::vector<bool> held = there;
+  if (rules_.holding == Holding::shard_and_buddy)
+    for (std::size_t rank = 0; rank < n; ++rank) held[rank] = there[rank] || there[(rank + 1) % n];
+  const auto all = members();
+  for (std::size_t rank = 0; rank < n; ++rank)  // whoever leaves as planned has given its part to one of these before, and to no buddy
+    if (const auto to = all[rank]->entrusted; to && *to) held[rank] = held[rank] || there[static_cast<std::size_t>(to->value)];
   return n > 0 && std::ranges::all_of(held, [](bool h) { return h; });
+}
+
+// All leave, and have written what they held down together.
+bool Elastic::on_disk() const {
+  return std::ranges::all_of(members(), [](const Known* k) { return k->entrusted && !*k->entrusted; });
+}
+
+// Of sharded state nobody can save all: those who leave together meet once more to do it together.
+bool Elastic::only_saves(const Plan& plan) const {
+  return rules_.holding != Holding::whole && plan.holders > 1 && !on_disk() && std::ranges::all_of(plan.members, &Known::leaving);
 }
 
 // Whether somebody who cannot be heard may hold a later state than the disk, or is about to bring it there.
@@ -143,7 +161,7 @@ Elastic::Plan Elastic::plan_without(const std::set<WorkerId>& cut) const {
     const auto size = static_cast<int>(plan.members.size());
     if (size < rules_.most && (now_ >= hold_until_ || size < rules_.least)) plan.members.push_back(k);
   }
-  if (std::ranges::all_of(plan.members, &Known::leaving)) plan = Plan{.cut = cut};  // nobody to hand over to
+  if (std::ranges::all_of(plan.members, &Known::leaving) && !only_saves(plan)) plan = Plan{.cut = cut};  // nobody to hand over to
   return plan;
 }
 
@@ -183,7 +201,7 @@ std::set<WorkerId> Elastic::cut_off() const {
 std::string Elastic::why_not(const Plan& plan) const {
   const int size = static_cast<int>(plan.members.size());
   const bool first = charter_.epoch.value == 0;
-  if (size < rules_.least) return fmt::format("{} of at least {} workers", size, rules_.least);
+  if (size < rules_.least && !(size > 0 && only_saves(plan))) return fmt::format("{} of at least {} workers", size, rules_.least);
   if (first && size < rules_.wanted && now_ - waiting_since_.value_or(now_) < rules_.start_grace)
     return fmt::format("{} of {} workers have come; after {:g} s {} are enough", size, rules_.wanted, rules_.start_grace, rules_.least);
   if (!first && plan.holders == 0 && state_may_return() && now_ - stateless_since_.value_or(now_) < rules_.state_patience)
@@ -216,12 +234,14 @@ void Elastic::try_to_form() {
 
 // A change that must wait does not hold up those who want to go, unless they have to hand over to somebody who is there.
 void Elastic::release_leavers(const Plan& plan) {
-  auto staying = holders({});
+  const auto with_state = holders({});
+  auto staying = with_state;
   std::erase_if(staying, &Known::leaving);
-  const bool kept = covered(staying);
+  const bool saved = rules_.holding != Holding::whole && on_disk();
+  const bool worth_saving = covered(with_state) && !covered(staying) && !saved;  // parts of a state are worth nothing
   for (auto& [id, known] : known_) {
     if (!known.leaving || !known.guest || !known.reported || known.saving) continue;
-    const bool needed = !kept && effective(known);
+    const bool needed = worth_saving && effective(known);
     if (needed && !plan.members.empty()) continue;
     known.saving = needed && std::ranges::none_of(members(), &Known::saving);  // one writes for all
     known.released = true;
@@ -272,7 +292,8 @@ void Elastic::form(const Plan& plan) {
   if (stillborn_ > 0 && now_ - *waiting_since_ >= rules_.wait_limit)
     return give_up(Kind::timeout,
                    fmt::format("for {:g} s its workers could not all reach each other, {} epochs in a row", rules_.wait_limit, stillborn_));
-  if (!plan.cut.empty()) hold_until_ = now_ + rules_.cool_down * std::pow(2, std::min(cuts_++, 6));
+  hold_ = plan.cut.empty() ? 0 : rules_.cool_down * std::pow(2, std::min(cuts_++, 6));
+  if (hold_ > 0) hold_until_ = now_ + hold_;  // and again from when it has settled
   Formed formed{Epoch{charter_.epoch.value + 1}, plan.base, {}, static_cast<std::uint32_t>(plan.holders)};
   for (const Known* k : plan.members) {
     formed.roster.push_back(k->worker);
@@ -291,6 +312,7 @@ void Elastic::form(const Plan& plan) {
     known.worker = worker;
     known.settled = known.reported = false;
     known.standing.reset();
+    known.entrusted.reset();
     before.erase(worker.id);
     announce(known);
   }

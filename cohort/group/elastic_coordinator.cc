@@ -235,17 +235,20 @@ void ElasticCoordinator::Impl::take_news() {
 void ElasticCoordinator::Impl::adopt() {
   const std::vector<Worker> roster = elastic.charter().roster;
   for (const Worker& worker : roster) lives[{worker.member.pid, worker.member.host}] = worker.id;
-  const auto outside = std::ranges::count_if(options.workforce.running, [&](std::int64_t pid) { return !lives.contains({.pid = pid}); });
-  feed(Adopted{static_cast<int>(outside)});
-  for (const std::int64_t pid : options.workforce.ended)
-    if (const auto life = lives.extract({.pid = pid})) feed(ProcessEnded{life.mapped(), "its process has ended"});
+  const auto outside = std::ranges::count_if(options.workforce.running, [&](const Process& one) { return !lives.contains(one); });
+  feed(Adopted{static_cast<int>(outside), options.workforce.owed});
+  for (const Process& one : options.workforce.ended)
+    if (const auto life = lives.extract(one)) feed(ProcessEnded{life.mapped(), "its process has ended"});
 }
 
 void ElasticCoordinator::Impl::carry_out(const Decided& decided) {
   log.append(decided.entries);
-  if (elastic.charter().epoch.value > 0) {
-    const std::lock_guard lock(mutex);
-    formed = true;
+  if (elastic.charter().epoch.value > 0 && !formed) {  // written by this thread alone
+    {
+      const std::lock_guard lock(mutex);
+      formed = true;
+    }
+    if (options.began) options.began();
   }
   for (const ElasticAction& action : decided.actions) act(action);
 }

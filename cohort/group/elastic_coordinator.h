@@ -15,16 +15,17 @@
 
 namespace cohort::group {
 
-// Processes of this host that work for the job, or did.
-struct Workforce {
-  std::vector<std::int64_t> running, ended;
-};
-
 // A worker's process, as the roster names it: hosts number theirs each for themselves.
 struct Process {
   std::int64_t pid = 0;
   std::string host = kThisHost;
   auto operator<=>(const Process&) const = default;
+};
+
+// Processes that work for the job, or did and were seen to end.
+struct Workforce {
+  std::vector<Process> running, ended;
+  int owed = 0;  // asked for, and not started yet
 };
 
 struct ElasticCoordinatorOptions {
@@ -35,6 +36,7 @@ struct ElasticCoordinatorOptions {
   std::function<void(int)> respawn;                         // so many workers are to be started
   std::function<void(const Process&)> goodbye{};            // the job has let it go, or told it that all is over: it ends by itself
   std::function<void(const Process&)> rejoined{};           // it was left behind and came back as a new worker: a replacement is not needed
+  std::function<void()> began{};                            // formed() is true from now on
   std::function<void(const std::optional<Error>&)> over{};  // ending() has this answer
   int log_file = -1;                                        // instead of `log`: a file that is open and may have no name
   Workforce workforce{};                                    // as the launcher knows it, when it is not the first that coordinates this job

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "cohort/base/failure_of.h"
 #include "cohort/base/text.h"
 
@@ -126,6 +128,20 @@ TEST(Elastic, StartsWithFewerWhenTheGraceIsOver) {
   EXPECT_EQ(job.waits(29.5, {1, 2}), "");
   EXPECT_THAT(job.words(), HasSubstr("2 of 3 workers have come; after 30 s 2 are enough"));
   EXPECT_EQ(job.waits(1, {1, 2}), "1=e1r0/2@disk 2=e1r1/2@disk<0");
+}
+
+TEST(Elastic, AMemberThatCondemnsTheJobEndsItForAll) {
+  Job job;
+  job.start();
+  const Error why{Kind::corrupt, "rank 2 holds other values", kNoRank};
+  EXPECT_EQ(job.now(Condemned{2, why}), "stop(corrupt)");
+  EXPECT_THAT(job.words(), HasSubstr("job 'j' gives up: rank 2 holds other values"));
+  EXPECT_EQ(job.now(Condemned{1, why}), "") << "all of them find it, one is enough";
+  EXPECT_EQ(job.now(LinkEnded{1}), "");
+  Job other;
+  other.start();
+  other.arrives(4);
+  EXPECT_EQ(other.now(Condemned{4, why}), "") << "only a member can know";
 }
 
 TEST(Elastic, ALostWorkersSurvivorsGoOnFromWhatAllOfThemHold) {
@@ -333,6 +349,101 @@ TEST(Elastic, ShardsNeedAllOrTheirBuddies) {
   }
 }
 
+// Three workers with a part of the state each, at step 5, of whom these want to leave and have said whom they gave their part to.
+std::string planned(Job& job, const std::map<int, std::optional<Rank>>& leavers) {
+  job.start();
+  std::string last;
+  for (const auto& [w, to] : leavers) job.now(Leaving{w, "SIGTERM"});
+  for (const auto& [w, to] : leavers)
+    if (to) job.now(Entrusted{w, Epoch{1}, *to});
+  for (const int w : {1, 2, 3}) last = job.reports(w, 5);
+  return last;
+}
+
+ElasticRules sharded() {
+  auto r = rules();
+  r.holding = Holding::shard;
+  return r;
+}
+
+TEST(Elastic, WhoGaveItsShardToOneThatStaysMayGo) {
+  Job job(sharded());
+  EXPECT_EQ(planned(job, {{2, Rank{2}}}), "1=e2r0/2@5 3=e2r1/2@5 release(2)");
+  auto alone = sharded();
+  alone.least = 1;
+  Job again(alone);
+  planned(again, {{2, Rank{2}}});
+  again.settled({1, 3}, 5);
+  again.now(LinkEnded{3});
+  again.now(ProcessEnded{WorkerId{3}, "killed"});
+  EXPECT_EQ(again.reports(1, 6), "1=e3r0/1@disk") << "what was entrusted in an epoch counts in that epoch";
+}
+
+TEST(Elastic, WhoDidNotHandItsShardOverOrToOneThatLeavesTooStaysForOneMoreEpoch) {
+  Job job(sharded());
+  EXPECT_EQ(planned(job, {{2, std::nullopt}}), "1=e2r0/3@5 2=e2r1/3@5 3=e2r2/3@5");
+  Job late(sharded());
+  EXPECT_EQ(planned(late, {{2, Rank{2}}, {3, std::nullopt}}), "1=e2r0/3@5 2=e2r1/3@5 3=e2r2/3@5");
+}
+
+TEST(Elastic, WhenAllLeaveTheyMeetUntilTheirShardsAreOnDisk) {
+  Job job(sharded());
+  EXPECT_EQ(planned(job, {{1, std::nullopt}, {2, std::nullopt}, {3, std::nullopt}}), "1=e2r0/3@5 2=e2r1/3@5 3=e2r2/3@5");
+  job.settled({1, 2, 3}, 5);
+  for (const int w : {1, 2, 3}) job.now(Entrusted{w, Epoch{2}, kNoRank});
+  job.reports(1, 6);
+  job.reports(2, 6);
+  EXPECT_EQ(job.reports(3, 6), "release(1) release(2) release(3)");
+}
+
+TEST(Elastic, WhatWasHandedOverIsGoneWithItsHeirWhoseBuddyHasOnlyTheHeirsOwn) {
+  auto r = sharded();
+  r.holding = Holding::shard_and_buddy;
+  Job job(r);
+  job.start();
+  job.now(Leaving{2, "SIGTERM"});
+  job.now(Entrusted{2, Epoch{1}, Rank{2}});
+  job.now(LinkEnded{3});
+  job.now(ProcessEnded{WorkerId{3}, "killed"});
+  job.reports(1, 5);
+  EXPECT_EQ(job.reports(2, 5), "1=e2r0/2@5 2=e2r1/2@5") << "it stays until it has found another heir";
+}
+
+TEST(Elastic, PartsOfAStateAreNotSavedWhenAllLeaveAndOneIsLost) {
+  Job job(sharded());
+  job.start();
+  for (const int w : {1, 2, 3}) job.now(Leaving{w, "SIGTERM"});
+  job.now(LinkEnded{3});
+  job.now(ProcessEnded{WorkerId{3}, "killed"});
+  job.reports(1, 5);
+  EXPECT_EQ(job.reports(2, 5), "release(1) release(2)");
+}
+
+TEST(Elastic, AnHeirThatIsNoMemberIsNone) {
+  Job job(sharded());
+  EXPECT_EQ(planned(job, {{2, Rank{7}}}), "1=e2r0/3@5 2=e2r1/3@5 3=e2r2/3@5");
+  Job odd(sharded());
+  EXPECT_EQ(planned(odd, {{2, Rank{-3}}}), "1=e2r0/3@5 2=e2r1/3@5 3=e2r2/3@5");
+}
+
+TEST(Elastic, ShardsThatAreNotYetLaidOutAnewAreThoseOfTheEpochBefore) {
+  auto r = rules();
+  r.least = 1;
+  r.holding = Holding::shard_and_buddy;
+  for (const bool laid_out : {false, true}) {
+    Job job(r);
+    job.start();
+    job.now(LinkEnded{2});
+    job.now(ProcessEnded{WorkerId{2}, "killed"});
+    job.reports(1, 5);
+    ASSERT_EQ(job.reports(3, 5), "1=e2r0/2@5 3=e2r1/2@5");
+    job.now(LinkEnded{1});
+    job.now(ProcessEnded{WorkerId{1}, "killed"});
+    const Epoch stands{laid_out ? 2u : 1u};
+    EXPECT_EQ(job.now(Reported{3, Epoch{2}, Standing{stands, 5, false}}), laid_out ? "3=e3r0/1@5" : "3=e3r0/1@disk");
+  }
+}
+
 TEST(Elastic, WorkersThatCannotReachEachOtherArePartedAtTheThirdAttempt) {
   auto r = rules();
   r.wanted = 4;
@@ -351,6 +462,36 @@ TEST(Elastic, WorkersThatCannotReachEachOtherArePartedAtTheThirdAttempt) {
   job.settled({1, 2}, 0);
   EXPECT_EQ(job.arrives(5), "") << "not at once: it may be one of those";
   EXPECT_EQ(job.waits(6, {1, 2, 5}), "seal(2)");
+}
+
+// A worker that nobody reaches is let in again ever more rarely, however long an epoch takes to settle.
+TEST(Elastic, WhoeverWasLeftOutWaitsFromTheMomentTheOthersHaveSettledAndTwiceAsLongTheNextTime) {
+  auto r = rules();
+  r.wanted = 3;
+  Job job(r);
+  for (const int w : {1, 2, 3}) job.arrives(w);
+  const auto breaks = [&](int stranger) {
+    const Epoch epoch = job.elastic().charter().epoch;
+    for (const int g : {1, 2, stranger}) job.now(Complained{g, epoch, g == stranger ? Rank{0} : Rank{2}});
+    std::string then;
+    for (const int g : {1, 2, stranger}) then = job.now(Reported{g, epoch, Standing{epoch, 0, false}});
+    return then;
+  };
+  breaks(3);
+  ASSERT_EQ(breaks(3), "1=e3r0/2@0 2=e3r1/2@0 evict(3)");
+  job.arrives(4);
+  EXPECT_EQ(job.waits(6, {1, 2, 4}), "") << "longer than it is kept out";
+  EXPECT_EQ(job.settled({1, 2}, 0), "");
+  EXPECT_EQ(job.waits(4.5, {1, 2, 4}), "");
+  EXPECT_EQ(job.waits(1, {1, 2, 4}), "seal(2)");
+  for (const int g : {1, 2}) job.reports(g, 0);
+  breaks(4);
+  ASSERT_THAT(breaks(4), HasSubstr("evict(4)"));
+  job.arrives(5);
+  job.waits(6, {1, 2, 5});
+  job.settled({1, 2}, 0);
+  EXPECT_EQ(job.waits(9.5, {1, 2, 5}), "");
+  EXPECT_EQ(job.waits(1, {1, 2, 5}), "seal(2)");
 }
 
 TEST(Elastic, ARestartedCoordinatorGoesOnWithTheEpochWhenAllComeBack) {
@@ -400,6 +541,12 @@ TEST(Elastic, ARestartedCoordinatorWaitsForWorkersThatRunAlreadyBeforeItAsksForM
   after.settled({11, 13}, 20);
   EXPECT_EQ(after.waits(r.start_grace - 1, {11, 13}), "");
   EXPECT_EQ(after.waits(2, {11, 13}), "respawn(1)") << "it had its time to come";
+  Job later(r, before.replayed());
+  EXPECT_EQ(later.now(Adopted{0, 1}), "") << "the launcher has no place for it yet, and has not forgotten it";
+  for (const int w : {1, 3}) later.back(10 + w, w, 1, true, Standing{Epoch{1}, 20, false});
+  later.now(ProcessEnded{WorkerId{2}, "killed"});
+  later.settled({11, 13}, 20);
+  EXPECT_EQ(later.waits(r.start_grace + 5, {11, 13}), "");
 }
 
 TEST(Elastic, AnEpochThatWasDecidedButNotAnnouncedIsAnnouncedAfterTheRestart) {

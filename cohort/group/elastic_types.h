@@ -71,6 +71,15 @@ struct Ended {  // training is over, everywhere: the last barrier was passed
   Guest guest = 0;
   std::int64_t step = 0;
 };
+struct Entrusted {  // sharded state: what it held of its epoch's, that rank of its epoch holds too. kNoRank: it lies on disk
+  Guest guest = 0;
+  Epoch epoch;
+  Rank to;
+};
+struct Condemned {  // the job cannot be right any more, whoever goes on: it is over
+  Guest guest = 0;
+  Error error;
+};
 struct LinkEnded {
   Guest guest = 0;
 };
@@ -83,10 +92,11 @@ struct SpawnFailed {  // from the launcher: a replacement that was asked for wil
 };
 struct Adopted {  // from the launcher, to a coordinator that was started again: workers that run and are in no roster
   int count = 0;
+  int owed = 0;  // those that an earlier one asked for and that are still to be started
 };
 struct Tick {};
-using ElasticEvent =
-    std::variant<Arrive, Heard, Reported, Settled, Complained, Leaving, Ended, LinkEnded, ProcessEnded, SpawnFailed, Adopted, Tick>;
+using ElasticEvent = std::variant<Arrive, Heard, Reported, Settled, Complained, Leaving, Ended, Entrusted, Condemned, LinkEnded,
+                                  ProcessEnded, SpawnFailed, Adopted, Tick>;
 
 // --- actions
 struct Seal {  // vote no more in this epoch, then report. Not urgent: after the step under way

@@ -160,6 +160,15 @@ net::Frame encode_event(const ElasticEvent& event) {
               type = kEndedFrame;
               w.step(e.step);
             },
+            [&](const Entrusted& e) {
+              type = kEntrustedFrame;
+              w.epoch(e.epoch);
+              w.rank(e.to);
+            },
+            [&](const Condemned& e) {
+              type = kCondemnedFrame;
+              w.bytes(encode_error(e.error));
+            },
             [](const LinkEnded&) { stays_here("the end of a connection"); },
             [](const ProcessEnded&) { stays_here("the end of a process"); }, [](const SpawnFailed&) { stays_here("a start that failed"); },
             [](const Adopted&) { stays_here("what the launcher adopted"); }, [](const Tick&) { stays_here("a tick"); }},
@@ -190,6 +199,12 @@ ElasticEvent decode_event(const net::Frame& frame, Guest guest) {
     }
     case kLeavingFrame: event = Leaving{guest, r.rest()}; break;
     case kEndedFrame: event = Ended{guest, r.step()}; break;
+    case kEntrustedFrame: {
+      const Epoch epoch = r.epoch();
+      event = Entrusted{guest, epoch, r.rank()};
+      break;
+    }
+    case kCondemnedFrame: event = Condemned{guest, r.error()}; break;
     default: throw_failure(Kind::corrupt, "an elastic worker sent a frame of type {:#x}, which does not exist", frame.type);
   }
   r.end();

@@ -17,6 +17,8 @@ enum : std::uint16_t {
   kComplainedFrame,
   kLeavingFrame,
   kEndedFrame,
+  kCondemnedFrame,
+  kEntrustedFrame,
   kSealFrame = 0x0281,  // coordinator
   kBeginFrame,
   kReleaseFrame,

@@ -27,7 +27,10 @@ std::vector<ElasticEvent> events() {
       Settled{.epoch = Epoch{3}, .step = 44},
       Complained{.epoch = Epoch{3}, .about = Rank{2}},
       Leaving{.why = "SIGTERM"},
-      Ended{.step = 100}};
+      Ended{.step = 100},
+      Entrusted{.epoch = Epoch{3}, .to = Rank{1}},
+      Entrusted{.epoch = Epoch{3}, .to = kNoRank},
+      Condemned{.error = kError}};
 }
 
 std::vector<ElasticAction> orders() {
@@ -84,7 +87,8 @@ TEST(Orders, AreRefusedWhenCutShortOrTooLong) {
   };
   for (const auto& event : events())
     both_ways(
-        encode_event(event), [](const net::Frame& f) { return decode_event(f, 1); }, std::holds_alternative<Leaving>(event));
+        encode_event(event), [](const net::Frame& f) { return decode_event(f, 1); },
+        std::holds_alternative<Leaving>(event) || std::holds_alternative<Condemned>(event));
   for (const auto& order : orders()) {
     const auto type = encode_order(order).type;
     const bool text = type == kSayFrame || type == kEvictFrame || type == kRefuseFrame || (type == kStopFrame);

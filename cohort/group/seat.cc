@@ -88,6 +88,7 @@ struct Seat::Impl {
   bool reported = false, told_settled = false, wished = false, leaving = false, stop = false;
   std::string why_leaving;
   std::optional<std::int64_t> done;
+  std::optional<Error> condemned;
   bool first = false;     // it was rank 0 of the epoch it was in last
   bool forsaken = false;  // it leaves by itself; no coordinator is looked for any more
   Deadline forsaken_at;   // never: there is a coordinator, or it was not asked to leave
@@ -170,6 +171,7 @@ void Seat::Impl::arrive() {
               .standing = ballot.standing()});
   if (leaving) send(Leaving{.why = why_leaving});
   if (done) send(Ended{.step = *done});
+  if (condemned) send(Condemned{.error = *condemned});
   next_beat = Deadline::in(options.heartbeat);
   forsaken_at = Deadline{};
 }
@@ -385,10 +387,11 @@ void Seat::left(const Error* why) {
   const std::lock_guard lock(s.mutex);
   s.abort = nullptr;
   s.live = s.entering = false;
-  s.sealed = true;
+  const bool was_sealed = s.sealed.exchange(true);
   if (s.ballot.phase() == Ballot::Phase::outside || s.reported) return;
   s.ballot.seal();
-  if (why != nullptr && blames(*why)) s.send(Complained{.epoch = s.ballot.epoch(), .about = why->rank});
+  const bool follows = was_sealed && why != nullptr && why->kind == Kind::peer_lost;  // a peer went because the epoch is over, too
+  if (why != nullptr && blames(*why) && !follows) s.send(Complained{.epoch = s.ballot.epoch(), .about = why->rank});
   s.report();
 }
 
@@ -408,6 +411,25 @@ void Seat::leave(std::string why) {
   s.why_leaving = std::move(why);
   if (!s.wire) s.forsaken_at = Deadline::in(s.options.farewell);
   s.send(Leaving{.why = s.why_leaving});
+}
+
+bool Seat::leaving() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->leaving;
+}
+
+void Seat::entrusted(Rank to) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->send(Entrusted{.epoch = impl_->ballot.epoch(), .to = to});
+}
+
+// Waits for the answer, the end of the job: what a process that ends at once has sent may be lost with its connection.
+void Seat::condemn(const Error& why) {
+  Impl& s = *impl_;
+  std::unique_lock lock(s.mutex);
+  s.condemned = why;
+  s.send(Condemned{.error = why});
+  s.changed.wait_for(lock, s.options.farewell, [&] { return s.over.has_value(); });
 }
 
 WorkerId Seat::id() const {

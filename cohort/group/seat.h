@@ -78,7 +78,10 @@ class Seat {
   void left(const Error* why);  // none: after a wish, or because it was sealed
   void ended(std::int64_t step);
   void leave(std::string why);
-  WorkerId id() const;  // of this life
+  bool leaving() const;
+  void entrusted(Rank to);         // sharded state, before left(): that rank has what this one had; kNoRank: the disk
+  void condemn(const Error& why);  // nobody shall go on with this job: the coordinator ends it with these words, within `farewell`
+  WorkerId id() const;             // of this life
 
  private:
   struct Impl;

@@ -76,7 +76,7 @@ std::unique_ptr<Mesh> connect_mesh(MeshPlan plan, Listener listener, Deadline de
   check(plan);
   if (plan.streams == 0) plan.streams = streams_for(plan.congestion);
   auto wires = gather_wires(plan, listener, deadline);
-  Probe probe = probe_memory(plan.me, plan.transport, plan.hosts, wires, deadline);
+  Probe probe = probe_memory(plan.me, plan.transport, plan.hosts, wires, deadline, plan.given_up);
   More more = gather_more(plan, probe, listener, deadline);  // all have their wires: whoever calls now means these
   listener.fd.reset();
   const std::string why = probe.why;

@@ -190,7 +190,32 @@ TEST(ConnectMesh, NamesEveryMissingRankAtTheDeadline) {
   EXPECT_THAT(error.what, AllOf(HasSubstr("rank 2 of 4"), HasSubstr("rank 0 ("), HasSubstr("refused"), HasSubstr("rank 3 ("),
                                 HasSubstr("has not called")));
   EXPECT_THAT(error.what, testing::Not(HasSubstr("rank 1 (")));
+  EXPECT_EQ(error.rank, Rank{0});
   EXPECT_EQ(failure_of([&] { one.get(); }).kind, Kind::timeout);
+}
+
+// A queue that is full drops calls, as a network does that carries nothing.
+TEST(ConnectMesh, WhereAllAreThereAHostThatAnswersNoCallIsNamedSoon) {
+  Meeting m(3);
+  ASSERT_EQ(::listen(m.listeners[0].fd.get(), 0), 0);
+  const SocketAddress deaf = SocketAddress::of(m.addresses[0]);
+  std::vector<Fd> crowd;
+  for (int i = 0; i < 4; ++i) {
+    crowd.push_back(open_socket(AF_INET));
+    ::connect(crowd.back().get(), deaf.get(), deaf.length);
+  }
+  const std::atomic<bool> given_up = false;
+  const auto start = Clock::now();
+  MeshPlan one = m.plan(1), two = m.plan(2);
+  one.given_up = two.given_up = &given_up;
+  auto first = m.join(one, Deadline::in(60s)), second = m.join(two, Deadline::in(60s));
+  for (auto* rank : {&first, &second}) {
+    const Error error = failure_of([&] { rank->get(); });
+    EXPECT_EQ(error.kind, Kind::timeout);
+    EXPECT_EQ(error.rank, Rank{0});
+    EXPECT_THAT(error.what, AllOf(HasSubstr("cannot reach"), HasSubstr("rank 0 (")));
+  }
+  EXPECT_THAT(Clock::now() - start, AllOf(testing::Ge(3s), testing::Le(30s)));
 }
 
 TEST(ConnectMesh, LetsNoStrangerDisturbIt) {

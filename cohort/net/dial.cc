@@ -40,19 +40,27 @@ void Dial::pause(std::string why) {
   backoff_ = std::min(backoff_ * 2, kLongestPause);
 }
 
+void Dial::failed(int error) {
+  if (error != ETIMEDOUT && error != EHOSTUNREACH && error != ENETUNREACH) unheard_since_.reset();  // it answers, or the trouble is ours
+  pause(std::strerror(error));
+}
+
 void Dial::start() {
+  if (!unheard_since_) unheard_since_ = Clock::now();
   try {
     const SocketAddress where = SocketAddress::of(to_);
     connecting_ = open_socket(where.storage.ss_family);
     if (::connect(connecting_.get(), where.get(), where.length) == 0) return connected();
-    if (errno != EINPROGRESS) return pause(std::strerror(errno));
+    if (errno != EINPROGRESS) return failed(errno);
   } catch (const Failure& f) {
     if (f.kind() == Kind::usage) throw;
+    unheard_since_.reset();
     pause(f.what());  // a name that does not resolve yet
   }
 }
 
 void Dial::connected() {
+  unheard_since_.reset();
   greeting_ =
       std::make_unique<Greeting>(std::move(connecting_), to_.text(), Handshake(Handshake::Side::dialer, secret_, mine_, admit_), deadline_);
 }
@@ -65,7 +73,7 @@ std::optional<Wire> Dial::advance() {
     socklen_t size = sizeof error;
     if (poll(&p, 1, 0) > 0) {
       if (getsockopt(connecting_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
-      error == 0 ? connected() : pause(std::strerror(error));
+      error == 0 ? connected() : failed(error);
     }
   }
   if (greeting_) {

@@ -19,17 +19,21 @@ class Dial {
   Deadline look_again() const;
   const Address& address() const { return to_; }
   const std::string& problem() const { return problem_; }  // of the last attempt, for messages; empty while none has failed
+  // Not even its kernel has answered for that long. A process that is late or busy answers: its listener takes or refuses calls without it.
+  bool unheard_for(Seconds limit) const { return unheard_since_ && Clock::now() - *unheard_since_ >= limit; }
 
  private:
   void start();
   void connected();
   void pause(std::string why);
+  void failed(int error);
 
   const Address to_;
   const Secret secret_;
   const Hello mine_;
   const Admit admit_;
   const Deadline deadline_;
+  std::optional<Clock::time_point> unheard_since_;
   Fd connecting_;                       // connect(2) under way ..
   std::unique_ptr<Greeting> greeting_;  // .. or the handshake; neither: pausing
   Deadline retry_;

@@ -16,7 +16,9 @@ namespace cohort::net {
 namespace {
 
 constexpr Seconds kWarnAfter{5};
-constexpr Seconds kLook{0.02};  // where somebody may call it off
+constexpr Seconds kLook{0.02};   // where somebody may call it off
+constexpr Seconds kUnheard{4};   // where all are known to be there, a host that answers no call is cut off: three calls, 0, 1 and 3 s
+constexpr Seconds kDoubtful{3};  // .. or will be, when others have come to that already
 
 class Gathering {
  public:
@@ -44,10 +46,8 @@ class Gathering {
     while (true) {
       look();
       if (missing_ == 0) break;
-      if (plan_.given_up != nullptr && *plan_.given_up)
-        throw_failure(Kind::aborted, "rank {} of {} gave up waiting for {}", plan_.me.value, wires_.size(), missing_text());
-      if (deadline_.passed())
-        throw_failure(Kind::timeout, "rank {} of {} waited in vain for {}", plan_.me.value, wires_.size(), missing_text());
+      if (plan_.given_up != nullptr) see_whether_to_give_up();
+      if (deadline_.passed()) give_up(Kind::timeout, "waited in vain for", first_missing());
       if (warn.passed()) {
         log_warning("still waiting for {}", missing_text());
         warn = Deadline::in(6 * kWarnAfter);
@@ -96,6 +96,23 @@ class Gathering {
   }
   static std::string uneven(int theirs, int ours) {
     return fmt::format("links of {} and of {} sockets do not fit; set COHORT_STREAMS alike on all ranks", theirs, ours);
+  }
+
+  [[noreturn]] void give_up(Kind kind, std::string_view how, Rank about) const {
+    throw Failure{{kind, fmt::format("rank {} of {} {} {}", plan_.me.value, wires_.size(), how, missing_text()), about}};
+  }
+  // Whoever cannot be reached is named: the others may go on without him, or without us.
+  void see_whether_to_give_up() const {
+    const bool called_off = *plan_.given_up;
+    for (int r = 0; r < plan_.me.value; ++r)
+      if (const auto& d = dials_[index(r)]; d && d->unheard_for(called_off ? kDoubtful : kUnheard))
+        give_up(Kind::timeout, "cannot reach", Rank{r});
+    if (called_off) give_up(Kind::aborted, "gave up waiting for", kNoRank);
+  }
+  Rank first_missing() const {
+    int r = 0;
+    while (!wanted_[index(r)] || complete(r)) ++r;
+    return Rank{r};
   }
 
   void keep(Wire wire, int stream) {

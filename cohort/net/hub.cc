@@ -126,12 +126,13 @@ Hub::Driven Hub::drive(const std::function<bool()>& done, Deadline deadline) {
       if (++moves % kLookAtClock == 0 && deadline.passed()) return Driven::late;
       continue;
     }
-    if (++idle <= patience_.pauses) {
+    const Patience patience = this->patience();
+    if (++idle <= patience.pauses) {
       cpu_pause();
       continue;
     }
     if (deadline.passed()) return Driven::late;
-    if (idle > patience_.pauses + patience_.yields || !yield_core()) sleep(deadline);
+    if (idle > patience.pauses + patience.yields || !yield_core()) sleep(deadline);
   }
 }
 

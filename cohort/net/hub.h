@@ -70,6 +70,7 @@ class Hub : public Mesh {
   virtual void wake() noexcept = 0;                          // ends sleep() early (or the next one); any thread
   virtual void tell_abort(const Error& error) noexcept = 0;  // to every peer; must not block for long
   virtual void on_failed(Rank) noexcept {}                   // this peer's link just failed: drop its queues
+  virtual Patience patience() const { return patience_; }    // driver only, when nothing moved: before the next sleep
   virtual void on_room(Rank) {}                              // the mailbox takes messages of this peer again
 
   // ---- what a transport uses

@@ -35,6 +35,12 @@ Inflow::Pull Inflow::pull(Connection from, Haste haste) {
   return out;
 }
 
+// A peer that stops in the middle of a block fills it up first.
+std::size_t Inflow::sure() const {
+  if (blocked_ || stage_ == Stage::header) return 1;
+  return stage_ == Stage::body ? block_left_ + kStampBytes : kStampBytes - stamp_have_;
+}
+
 Inflow::Pull Inflow::feed(ConstBytes bytes) {
   Pull out;
   try {

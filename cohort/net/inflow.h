@@ -27,6 +27,7 @@ class Inflow {
     std::string text;  // aborted, corrupt, closed: why
   };
   Pull pull(Connection from, Haste haste = Haste::none);  // what is there, up to about a block
+  std::size_t sure() const;                               // so many bytes come for certain, whatever we do meanwhile
   Pull feed(ConstBytes bytes);                            // the same without a socket; what follows a pause or the end is dropped
 
  private:

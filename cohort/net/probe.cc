@@ -1,6 +1,7 @@
 #include "cohort/net/probe.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "cohort/net/bell_pipe.h"
 #include "cohort/net/little.h"
 #include "cohort/net/shm.h"
+#include "cohort/net/socket.h"
 
 namespace cohort::net {
 namespace {
@@ -20,6 +22,7 @@ enum class Wish : std::uint8_t { any, shm, tcp };
 constexpr std::array<std::string_view, 3> kWishes{"auto", "shm", "tcp"};
 constexpr std::size_t kMemoryBytes = 64;
 constexpr std::size_t kReasonBytes = 512;
+constexpr Seconds kLook{0.02};  // where somebody may call it off
 
 Wish wish_named(const std::string& name) {
   for (std::size_t i = 0; i < kWishes.size(); ++i)
@@ -72,8 +75,9 @@ Memory decode(ConstBytes in) {
 
 class Prober {
  public:
-  Prober(Rank me, Wish wish, const std::vector<std::string>& labels, std::vector<std::optional<Wire>>& wires, Deadline deadline)
-      : me_(me), labels_(labels), wires_(wires), deadline_(deadline), memories_(wires.size()) {
+  Prober(Rank me, Wish wish, const std::vector<std::string>& labels, std::vector<std::optional<Wire>>& wires, Deadline deadline,
+         const std::atomic<bool>* given_up)
+      : me_(me), labels_(labels), wires_(wires), deadline_(deadline), given_up_(given_up), memories_(wires.size()) {
     memories_[mine()].wish = wish;
   }
 
@@ -110,6 +114,10 @@ class Prober {
   }
 
   std::vector<std::byte> recv_from(std::size_t r, std::uint16_t type, std::size_t least, std::size_t most) {
+    while (given_up_ != nullptr && !wires_[r]->readable() && !deadline_.passed()) {
+      if (*given_up_) throw_failure(Kind::aborted, "rank {} gave up waiting for word of rank {}'s memory", me_.value, r);
+      wait_ready(wires_[r]->fd(), POLLIN, deadline_.sooner(Deadline::in(kLook)));
+    }
     Frame frame = wires_[r]->recv(deadline_);
     if (frame.type == type && frame.body.size() >= least && frame.body.size() <= most) return std::move(frame.body);
     throw Failure{{Kind::corrupt,
@@ -196,6 +204,7 @@ class Prober {
   const std::vector<std::string>& labels_;
   std::vector<std::optional<Wire>>& wires_;
   const Deadline deadline_;
+  const std::atomic<bool>* const given_up_;
   std::vector<Memory> memories_;  // by rank
 };
 
@@ -225,8 +234,8 @@ std::vector<int> number_hosts(const std::vector<std::vector<bool>>& maps) {
 }
 
 Probe probe_memory(Rank me, const std::string& wish, const std::vector<std::string>& labels, std::vector<std::optional<Wire>>& wires,
-                   Deadline deadline) {
-  return Prober(me, wish_named(wish), labels, wires, deadline).run();
+                   Deadline deadline, const std::atomic<bool>* given_up) {
+  return Prober(me, wish_named(wish), labels, wires, deadline, given_up).run();
 }
 
 }  // namespace cohort::net

@@ -3,6 +3,7 @@
 // Owner: connect_mesh. Threads: one; a collective over the wires. Failure: Kind::usage, on every rank alike, when the wishes contradict
 // each other or shm was demanded and some pair of ranks cannot have it.
 #pragma once
+#include <atomic>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,9 +25,9 @@ struct Probe {
   bool none_share() const;
 };
 // wish: auto | shm | tcp. labels: a word for each rank's host, or empty; ranks with different words never share memory.
-// Wires by rank, ours empty.
+// Wires by rank, ours empty. given_up: as in MeshPlan.
 Probe probe_memory(Rank me, const std::string& wish, const std::vector<std::string>& labels, std::vector<std::optional<Wire>>& wires,
-                   Deadline deadline);
+                   Deadline deadline, const std::atomic<bool>* given_up = nullptr);
 
 // Numbers for the hosts, from 0 in rank order: a rank joins the first host whose ranks it maps all, and which all map it.
 std::vector<int> number_hosts(const std::vector<std::vector<bool>>& maps);

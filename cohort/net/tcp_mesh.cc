@@ -24,10 +24,17 @@ constexpr Seconds kHold{0.25};
 constexpr int kPacedQueue = 128_KiB;
 
 // A look costs a system call here, not a load: fewer of them before sleeping.
-Patience patience(std::size_t ranks) {
+Patience near_patience(std::size_t ranks) {
   const Patience p = Patience::for_ranks(static_cast<int>(ranks));
   return {.pauses = p.pauses / 20, .yields = p.yields / 5};
 }
+
+// Bytes from another host come a packet every few microseconds: whoever looks for each of them keeps a core from computing. In the middle
+// of a large message nobody looks twice before he sleeps, and he is not woken for less than this while more is certain to come (2 ms of 1
+// Gbit/s): it costs a tenth of a core instead of half (docs/bench.md). For a message that has not begun a few looks are quicker than a
+// sleep.
+constexpr std::size_t kWorthWaking = 256_KiB, kLarge = 32_KiB;
+constexpr Patience kFar{.pauses = 50, .yields = 0};
 
 // The body of an abort frame: whom it is about, and why.
 std::vector<std::byte> abort_body(const Error& why) {
@@ -47,7 +54,7 @@ Error abort_cause(std::string_view body) {
 }  // namespace
 
 TcpMesh::TcpMesh(TcpPlan plan)
-    : Hub(plan.me, static_cast<int>(plan.wires.size()), plan.epoch, patience(plan.wires.size())), by_rank_(plan.wires.size()) {
+    : Hub(plan.me, static_cast<int>(plan.wires.size()), plan.epoch, near_patience(plan.wires.size())), by_rank_(plan.wires.size()) {
   for (int r = 0; r < size(); ++r) {
     auto& wire = plan.wires[static_cast<std::size_t>(r)];
     if (wire.has_value() ? Rank{r} == rank() : Rank{r} != rank() && !plan.partial)
@@ -58,6 +65,7 @@ TcpMesh::TcpMesh(TcpPlan plan)
     add(Rank{r}, std::move(*wire), plan, {0, of});
     for (std::uint32_t s = 1; s < of; ++s) add(Rank{r}, std::move(more[s - 1]), plan, {s, of});
   }
+  far_ = std::any_of(peers_.begin(), peers_.end(), [](const auto& p) { return !p->is_local; });
   if (!plan.partial) start_monitor();
 }
 
@@ -169,8 +177,22 @@ void TcpMesh::list_polls() {
   }
 }
 
+Patience TcpMesh::patience() const {
+  if (!far_) return patience_;
+  const auto midway = [](const auto& p) { return !p->is_local && p->in.sure() >= kLarge; };
+  return std::any_of(peers_.begin(), peers_.end(), midway) ? Patience{.pauses = 0, .yields = 0} : kFar;
+}
+
+void TcpMesh::let_sleep(TcpPeer& p) {
+  if (p.is_local || p.wire.connection().tls != nullptr) return;  // of what TLS expects, a part may already be in its own hands
+  const int bytes = static_cast<int>(std::min(kWorthWaking, p.in.sure()));
+  if (bytes == p.wakes_at) return;
+  if (setsockopt(p.fd(), SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes) == 0) p.wakes_at = bytes;
+}
+
 void TcpMesh::sleep(Deadline deadline) {
   list_polls();
+  for (TcpPeer* const p : polled_) let_sleep(*p);
   if (also_ >= 0) polls_.push_back({also_, POLLIN, 0});
   asleep_.store(true);
   if (!woken_.load()) poll(polls_.data(), polls_.size(), deadline.sooner(look_at_).left_ms());

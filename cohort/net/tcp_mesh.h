@@ -43,6 +43,7 @@ struct TcpPeer {
   Inflow in;                         // driver only
   bool paused = false;               // driver only: the mailbox takes no more ..
   Deadline held_until;               // .. and this long it is left at that
+  int wakes_at = 1;                  // driver only: bytes that must have come before poll(2) says so
   Outflow out;                       // any thread
   std::atomic<bool> thawed{false};   // the mailbox takes more again
   std::atomic<bool> over{false};     // nothing is read any more: it is gone, or the link has failed
@@ -62,6 +63,7 @@ class TcpMesh : public Hub {  // MixedMesh derives from it: peers of this host i
   Pending launch(Rank to, ConstBytes bytes, Tag tag) override;
   bool step() override;
   void sleep(Deadline deadline) override;
+  Patience patience() const override;
   void wake() noexcept override;
   void tell_abort(const Error& error) noexcept override;
   void on_failed(Rank peer) noexcept override;
@@ -78,6 +80,8 @@ class TcpMesh : public Hub {  // MixedMesh derives from it: peers of this host i
   void stop(TcpPeer& p, const Error& why) noexcept;
   static Haste haste(TcpPeer& p);
   void list_polls();
+  static void let_sleep(TcpPeer& p);
+  bool far_ = false;  // constant after construction: some peer is on another host
 
   void monitor();
   bool look_after(TcpPeer& p);  // true: look again soon

@@ -17,6 +17,10 @@ struct TlsTcp {
   static Meshes make(int ranks) { return tcp_meshes(ranks, {}, "auto", false, true); }
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(TlsTcp, Conformance, TlsTcp);
+struct TlsStreams {
+  static Meshes make(int ranks) { return tcp_meshes(ranks, {}, "auto", false, true, 3); }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(TlsStreams, Conformance, TlsStreams);
 
 Hello hello(int rank) { return {"t", Epoch{}, Rank{rank}, Role::worker}; }
 

@@ -28,12 +28,6 @@ TensorList detached(const TensorList& inputs) {
   return list;
 }
 
-std::vector<std::int64_t> versions(const TensorList& tensors) {
-  std::vector<std::int64_t> list;
-  for (const auto& t : tensors) list.push_back(t.defined() && !t.is_inference() ? static_cast<std::int64_t>(t._version()) : 0);
-  return list;
-}
-
 // The leaves that the graph of `outputs` ends in, but for `inputs`: parameters. All its nodes must be younger than `born`.
 TensorList find_leaves(const TensorList& outputs, const TensorList& inputs, std::uint64_t born) {
   TensorList leaves;
@@ -158,6 +152,12 @@ struct Recomputed : autograd::Function<Recomputed> {
 };
 
 }  // namespace
+
+std::vector<std::int64_t> versions(const TensorList& tensors) {
+  std::vector<std::int64_t> list;
+  for (const auto& t : tensors) list.push_back(t.defined() && !t.is_inference() ? static_cast<std::int64_t>(t._version()) : 0);
+  return list;
+}
 
 TensorList recompute(TensorsFunction function, const TensorList& inputs, TensorList buffers) {
   if (!at::GradMode::is_enabled()) return function(inputs);

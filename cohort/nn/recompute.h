@@ -23,6 +23,9 @@
 namespace cohort::nn {
 
 using TensorList = std::vector<at::Tensor>;
+// How often each was written to in place so far: one number more tells that a function changed its input.
+std::vector<std::int64_t> versions(const TensorList& tensors);
+
 using TensorsFunction = std::function<TensorList(const TensorList&)>;
 
 // buffers: what the function updates as it runs, running means say: they change in the first run only.

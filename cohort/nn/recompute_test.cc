@@ -24,7 +24,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kGpt = "gpt(vocab=31, context=6, d=8, heads=2, layers=3, dropout=0.3)";
+constexpr const char* kDroppingGpt = "gpt(vocab=31, context=6, d=8, heads=2, layers=3, dropout=0.3)";
 
 void seed(std::uint64_t number) {
   at::Generator dice = at::globalContext().defaultGenerator(c10::kCPU);
@@ -54,7 +54,7 @@ void expect_same(const NamedTensors& a, const NamedTensors& b, bool gradients, c
 }
 
 TEST(Recompute, LossesGradientsAndStatisticsHaveTheSameBits) {
-  for (const std::string spec : {kGpt, "mlp(in=12, hidden=9x8, out=5)", "asl_cnn(size=12, classes=10)", "lstm(hidden=8)"}) {
+  for (const std::string spec : {kDroppingGpt, "mlp(in=12, hidden=9x8, out=5)", "asl_cnn(size=12, classes=10)", "lstm(hidden=8)"}) {
     const Model plain = make_model(spec, kTestSeed);
     Model model = make_model(spec, kTestSeed);
     model.around([](const Block& block, const at::Tensor& x) { return recompute(block, x); });
@@ -72,8 +72,8 @@ TEST(Recompute, LossesGradientsAndStatisticsHaveTheSameBits) {
 
 TEST(Recompute, ComposesWithParametersThatComeAndGo) {
   for (const bool outside : {false, true}) {
-    const Model plain = make_model(kGpt, kTestSeed);
-    Model model = make_model(kGpt, kTestSeed);
+    const Model plain = make_model(kDroppingGpt, kTestSeed);
+    Model model = make_model(kDroppingGpt, kTestSeed);
     CopyingHost host(model);
     Residency residency(host, host.units);
     const Around again = [](const Block& block, const at::Tensor& x) { return recompute(block, x); };
@@ -100,7 +100,7 @@ struct CountingHook : torch::autograd::PostAccumulateGradHook {
 };
 
 TEST(Recompute, AGradientArrivesOnceInABackwardAlsoForTiedWeights) {
-  Model model = make_model(kGpt, kTestSeed);
+  Model model = make_model(kDroppingGpt, kTestSeed);
   model.around([](const Block& block, const at::Tensor& x) { return recompute(block, x); });
   const auto parameters = model.named_parameters();
   std::vector<int> counts(parameters.size());

@@ -9,6 +9,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/nn/block_order.h"
+#include "cohort/nn/recompute.h"
 
 namespace cohort::nn {
 namespace {
@@ -152,12 +153,6 @@ std::vector<at::Tensor> through(const Use& use, std::vector<at::Tensor> tensors)
   for (auto& t : tensors)
     if (needs(t)) t = *next++;
   return tensors;
-}
-
-std::vector<std::uint32_t> versions(const std::vector<at::Tensor>& tensors) {
-  std::vector<std::uint32_t> list;
-  for (const auto& t : tensors) list.push_back(t.defined() && !t.is_inference() ? static_cast<std::uint32_t>(t._version()) : 0);
-  return list;
 }
 
 }  // namespace

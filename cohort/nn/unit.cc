@@ -64,6 +64,8 @@ void put_back(c10::StorageImpl& storage, void* data) {
 
 }  // namespace
 
+bool Units::tells_readers() { return CanForgetItsWords<c10::StorageImpl>; }
+
 Units::Units(Host& host, std::vector<Unit> units) : host_(host) {
   for (std::size_t u = 0; u < units.size(); ++u) {  // all are looked at before any is touched
     check(units[u]);

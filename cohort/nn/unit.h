@@ -42,6 +42,8 @@ class Units {
   std::vector<std::size_t> of(const std::vector<at::Tensor>& parameters) const;  // each unit once; parameters of no unit have none
   std::size_t size() const { return slots_.size(); }
   std::size_t resident() const { return in_; }
+  // Whether reading a parameter that is away throws: torch 2.13 lets a storage say so and forget it again. With 2.11 it is a segfault.
+  static bool tells_readers();
   std::size_t most_resident() const { return most_; }
 
  private:

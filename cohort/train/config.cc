@@ -80,6 +80,9 @@ void fields(TrainConfig& c, FieldList& f) {
     "none");
   f("recompute", c.recompute,
     "blocks whose inner results are computed again in backward instead of kept: none, every(2), names(h.3, h.7), until_fits(2GiB)");
+  f("check_replicas", c.check_replicas, Range{0, 1e9},
+    "steps between two comparisons of what all ranks hold alike, which is also compared before every checkpoint: a difference stops the "
+    "run and names the rank; 0: never");
   f("data", c.data, "what is learned from");
   f("optim", c.optim, "how parameters are updated");
   f("engine", c.engine, "how gradients travel");
@@ -163,13 +166,21 @@ std::string scale_rule(const TrainConfig& config) {
 std::string forecast_file(const TrainConfig& config) { return run_folder(config) + "/forecast.json"; }
 std::string run_folder(const TrainConfig& config) { return config.out.empty() ? "runs/" + config.name : config.out; }
 
+bool shards_state(const TrainConfig& config) { return Spec::parse(config.engine.strategy).name == "zero"; }
+
+bool keeps_buddies(const TrainConfig& config) {
+  const Spec strategy = Spec::parse(config.engine.strategy);
+  const auto* buddy = strategy.find("buddy");
+  return buddy != nullptr && buddy->value != "false";
+}
+
 void check_elastic(const TrainConfig& config) {
   const auto refuse = [](std::string_view what, std::string_view why) {
     throw_failure(Kind::usage, "an elastic job (--min-n) cannot have {}: {}", what, why);
   };
-  if (Spec::parse(config.engine.strategy).name != "all_reduce")
-    refuse(fmt::format("engine.strategy={}", config.engine.strategy),
-           "a lost rank would take its part of the state along; take all_reduce, or a fixed number of ranks");
+  if (config.device != "cpu")
+    refuse(fmt::format("device={}", config.device),
+           "what is handed from one roster to the next lies in the host's memory; take device=cpu");
   if (config.engine.early_update) refuse("engine.early_update", "a step that a rank is lost in could not be called off");
   if (config.sync_batch_norm) refuse("sync_batch_norm", "its layers are tied to one set of ranks");
   if (config.engine.autotune) refuse("engine.autotune", "it would try everything again after every change");

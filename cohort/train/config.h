@@ -69,6 +69,7 @@ struct TrainConfig {
   Precision precision = Precision::fp32;
   std::string scale = "auto";
   std::string recompute = "none";
+  int check_replicas = 100;
   DataConfig data;
   OptimConfig optim;
   engine::EngineOptions engine{.strategy = "all_reduce(op=sum)"};
@@ -79,8 +80,10 @@ void fields(TrainConfig& c, FieldList& f);
 
 // Combinations that cannot be, with the reason. Specs are parsed as far as that needs no torch.
 void check(const TrainConfig& config);
-// Kind::usage with the reason for what cannot be elastic: sharded state, early_update, ties to one roster.
+// Kind::usage with the reason for what cannot be elastic: early_update, ties to one roster or to a device.
 void check_elastic(const TrainConfig& config);
+bool shards_state(const TrainConfig& config);          // no rank has all of the optimizer's state
+bool keeps_buddies(const TrainConfig& config);         // and one that is lost has a buddy that does
 std::string scale_rule(const TrainConfig& config);     // of the loss: config.scale, or what auto means
 std::string run_folder(const TrainConfig& config);     // config.out, or runs/<name>
 std::string forecast_file(const TrainConfig& config);  // what `cohort plan` said about the run before it began; in its folder

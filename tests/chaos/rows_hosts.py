@@ -1,4 +1,4 @@
-"""Hosts that die, and networks that do not carry: 4 a host is killed, 9 partitions, 10 packets are lost, 12 a cable is pulled. Jobs of `cohort run --min-n`
+"""Hosts that die, and networks that do not carry: 4 a host is killed, 9 partitions, 10 packets are lost, 12 a cable is pulled or every connection reset. Jobs of `cohort run --min-n`
 on namespaces (hosts_net.py); a job takes several faults, and at its end its history is judged: nobody committed beside the others, nothing was lost."""
 import tempfile
 import time
@@ -9,6 +9,7 @@ from jobs import FOR_EVER, wait_until
 TRIES_A_JOB = 10
 LOST_AFTER = 0.6  # of partitions, so that a try is short; the other rows have the default, 2 s
 HEAL, DETECT_VANISHED, KILLED = 5.0, 3.0, 5.0
+GO_ON, HEAL_LATE = 20.0, 30.0  # of workers that hear the coordinator and not each other: two epochs are tried before some are left out, for a while
 LOSSY = 10  # seconds of lost packets: sixty tries are ten minutes
 
 
@@ -81,7 +82,20 @@ def row9(chaos, tries):
         wait_until("all are together again", lambda: job.size() == 4 and job.step() > step + 2)
         recover = time.monotonic() - at
         return chaos.tried(f"9 partition {kind}", detect=detect, recover=recover, lost=job.steps_lost() - lost, ok=recover <= chaos.limit(HEAL))
+    def between_workers(net, job, i):
+        away = chaos.dice.sample([1, 2, 3, 4], 2 - i % 2)
+        lost, at = job.steps_lost(), time.monotonic()
+        net.apart(away, [h for h in (1, 2, 3, 4) if h not in away])
+        wait_until("one side goes on", lambda: job.size() == 4 - len(away))
+        recover = time.monotonic() - at
+        net.forward()
+        at = time.monotonic()
+        wait_until("all are together again", lambda: job.size() == 4)
+        healed = time.monotonic() - at
+        return chaos.tried(f"9 workers parted {4 - len(away)}/{len(away)}, the coordinator hears all", recover=recover, lost=job.steps_lost() - lost,
+                           healed_s=round(healed, 2), ok=recover <= chaos.limit(GO_ON) and healed <= chaos.limit(HEAL_LATE) and job.steps_lost() - lost <= 1)
     in_jobs(chaos, tries, 4, ["-H", "h1,h2,h3,h4"], ["--lost-after", f"{LOST_AFTER}s"], one)
+    in_jobs(chaos, -(-tries // 50), 4, ["-H", "h1,h2,h3,h4"], [], between_workers)
 
 
 def row10(chaos, tries):
@@ -98,15 +112,16 @@ def row10(chaos, tries):
 def row12(chaos, tries):
     def one(net, job, i):
         mark, epoch, lost, host = len(job.log()), job.epoch(), job.steps_lost(), chaos.dice.choice([1, 2, 3, 4])
+        reset = i % 2 == 1
         at = time.monotonic()
-        net.link(host, "down")
+        net.resets(host, True) if reset else net.link(host, "down")
         wait_until("the loss is seen", lambda: job.said(rf"on h{host}\) is lost: ", mark))
         detect = time.monotonic() - at
         recover = job.await_epoch_after(epoch) - at
-        net.link(host, "up")
+        net.resets(host, False) if reset else net.link(host, "up")
         wait_until("it is back", lambda: job.size() == 4)
         again = job.steps_lost() - lost
-        return chaos.tried("12 a host vanished without a word", detect=detect, recover=recover, lost=again,
+        return chaos.tried("12 every connection reset" if reset else "12 a host vanished without a word", detect=detect, recover=recover, lost=again,
                            ok=detect <= chaos.limit(DETECT_VANISHED) and recover <= chaos.limit(DETECT_VANISHED + 3) and again <= 1)
     in_jobs(chaos, tries, 4, ["-H", "h1,h2,h3,h4"], [], one)
 

@@ -1,6 +1,7 @@
 """Claims about `cohort train --min-n`: check.py <programs> <claim>"""
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -9,6 +10,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from coordinators import SupervisedJob, SupervisedVectorJob, alive, family  # noqa: E402
 from jobs import FOR_EVER, Job, Runs, VectorJob, wait_until  # noqa: E402
+from runs import TINY  # noqa: E402
 
 
 def launched(programs, scratch):
@@ -65,19 +67,23 @@ def killed(programs, scratch):
         job.same_as_replay()
 
 
+def leaves_and_another_comes(job, leaver, between):
+    """SIGUSR1 to one of three workers, SIGUSR2 to the launcher, so many steps after each."""
+    job.kill(leaver, signal.SIGUSR1)
+    job.await_size(2)
+    wait_until("the worker ends", lambda: leaver not in job.workers())
+    job.await_step(job.step() + between)
+    job.process.send_signal(signal.SIGUSR2)
+    job.await_size(3)
+    job.await_step(job.step() + between)
+    job.stops()
+
+
 def preempted(programs, scratch):
     """SIGUSR1 to a worker: it ends well after its step, nothing is computed again, the others go on; SIGUSR2 to the launcher brings one more."""
     with Job(programs, scratch, "run", n=3, least=1, steps=FOR_EVER) as job:
         job.await_step(20)
-        leaver = job.workers()[1]
-        job.kill(leaver, signal.SIGUSR1)
-        job.await_size(2)
-        wait_until("the worker ends", lambda: leaver not in job.workers())
-        job.await_step(job.step() + 20)
-        job.process.send_signal(signal.SIGUSR2)
-        job.await_size(3)
-        job.await_step(job.step() + 20)
-        job.stops()
+        leaves_and_another_comes(job, job.workers()[1], 20)
         assert job.steps_lost() == 0, job.log()
         assert job.said("leaves: SIGUSR1"), job.log()
         job.judge()
@@ -220,10 +226,111 @@ def ended(programs, scratch):
         assert f"goes on after update {step}\n" in again.stdout, again.stdout
 
 
+def consolidated(runs, name):
+    """The bytes of what a sharded run learned, optimizer state included, as one plain file."""
+    path = runs.path(name + ".safetensors")
+    runs.call([runs.cohort, "reshard", runs.path(name), path, "--consolidate", "--optimizer"])
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class ShardedJob(Job):
+    """With ZeRO: no worker has all of the state."""
+
+    def __init__(self, programs, folder, name, n, least, sync, most=None, flags=(), **sets):
+        super().__init__(programs, folder, name, n, least, most, flags, sync=sync, optim__rule="adam(lr=1e-3)", **sets)
+
+    def same_as_replay(self):
+        for ranks, last in self.schedule():
+            self.runs.train(self.name + "-again", n=ranks, **{**self.sets, "steps": last})
+        assert consolidated(self.runs, self.name) == consolidated(self.runs, self.name + "-again"), f"other bits: {self.schedule()}\n{self.log()}"
+
+    def origins(self):
+        return [m["state_from"] for m in self.runs.metrics(self.name) if "state_from" in m]
+
+
+def shards_killed(programs, scratch):
+    """kill -9 with ZeRO and buddy copies: the survivors lay out the shards anew, the lost one's from its buddy, replacements join; at most one step is
+    computed again, and the bits are those of a run without faults whose ranks came and went at the same steps."""
+    dice = random.Random(8)
+    overflowing = {"precision": "fp16", "scale": "torch(init=65536, window=3)"}  # steps are left out all the time
+    for stage, sets in ((1, {}), (2, overflowing), (3, {})):
+        with ShardedJob(programs, scratch, f"stage{stage}", 3, 2, f"zero(stage={stage}, op=sum, buddy=true)", steps=FOR_EVER, **sets) as job:
+            job.await_size(3)
+            job.await_step(job.step() + dice.randrange(5, 40))
+            before, lost = job.epoch(), job.steps_lost()
+            at = job.kill(dice.choice(job.workers()))
+            took = job.await_epoch_after(before) - at
+            print(f"stage {stage}: next step after {took:.2f} s, {job.steps_lost() - lost} steps again")
+            assert job.steps_lost() - lost <= 1, job.log()
+            assert job.said(r"with shards laid out anew, \d+ % of them from buddy copies of lost ranks"), job.log()
+            job.await_size(3)
+            job.await_step(job.step() + 20)
+            job.stops()
+            assert job.origins() == ["buddies", "peers"], job.origins()
+            job.judge()
+            job.same_as_replay()
+
+
+def shards_left(programs, scratch):
+    """Workers come and go as planned, with ZeRO and without buddies: whoever leaves hands its shard over, nothing is lost or computed again."""
+    for stage, whom in ((2, 0), (3, 2)):
+        with ShardedJob(programs, scratch, f"stage{stage}", 3, 1, f"zero(stage={stage}, op=sum)", steps=FOR_EVER) as job:
+            job.await_step(20)
+            leaves_and_another_comes(job, job.pid_of(whom), 10)
+            assert job.steps_lost() == 0 and job.origins() == ["peers", "peers"], job.log()
+            assert job.said(r"\d+ % of them handed over by those who left"), job.log()
+            job.judge()
+            job.same_as_replay()
+
+
+def shards_lost(programs, scratch):
+    """What no survivor has comes from the newest checkpoint, and that is said: one lost without buddies, two neighbours at once with them."""
+    for name, n, sync, whom in (("alone", 3, "zero(stage=2, op=sum)", [1]), ("neighbours", 4, "zero(stage=1, op=sum, buddy=true)", [1, 2])):
+        with ShardedJob(programs, scratch, name, n, 1, sync, steps=FOR_EVER, checkpoint__every_steps=5) as job:
+            job.await_size(n)
+            wait_until("a checkpoint", lambda: job.runs.checkpoints(name))
+            before = job.epoch()
+            for pid in [job.pid_of(rank) for rank in whom]:
+                job.kill(pid)
+            job.await_epoch_after(before)
+            assert job.said("from the newest checkpoint: nobody") and job.said(r"goes on after update \d+ from its checkpoint"), job.log()
+            job.await_size(n)
+            job.await_step(job.step() + 10)
+            job.stops()
+            assert "checkpoint" in job.origins() and "buddies" not in job.origins(), job.origins()
+            assert any(line["event"] == "restart" and line["epoch"] > 1 for _, line in job.history()), job.log()
+            job.judge()
+
+
+class FlippingJob(Job):
+    """Of workers one of which flips a bit after step 7."""
+
+    def words(self, n, limits):
+        words = [self.runs.cohort, "run", "-n", str(n), *limits, "--", os.path.join(self.programs, "train_flip"), "1", "7", f"out={self.runs.path(self.name)}"]
+        return words + [f"{key.replace('__', '.')}={value}" for key, value in {**TINY, **self.sets}.items()]
+
+
+def flipped(programs, scratch):
+    """A bit flips in one worker of an elastic job: the job ends on all of them, says whose and in which tensor, and starts nobody anew. Ranks find it every
+    check_replicas steps, and whenever the roster changes: afterwards all would have the state of one."""
+    with FlippingJob(programs, scratch, "steps", 3, 2, steps=30, checkpoint__every_steps=5, check_replicas=4) as job:
+        job.ends(1)
+        assert job.said(r"job '.*' gives up: after update 8 rank 1 holds other values than the others: 'fc1.weight' is the first"), job.log()
+        assert not job.said("go on after step") and not job.said("epoch 2"), job.log()
+        assert [path[-8:] for path in job.runs.checkpoints("steps")] == ["00000005"], job.runs.checkpoints("steps")
+    with FlippingJob(programs, scratch, "change", 4, 2, steps=FOR_EVER, check_replicas=10**6) as job:
+        wait_until("the flip", lambda: job.said(r"process (\d+) flips a bit"))
+        culprit = int(job.said(r"process (\d+) flips a bit")[1])
+        job.kill(next(pid for pid in job.workers() if pid != culprit))
+        job.ends(1)
+        assert job.said(r"job '.*' gives up: after update \d+ rank \d+ holds other values than the others: 'fc1.weight' is the first"), job.log()
+
+
 def refused(programs, scratch):
     """What cannot be elastic says why, before anything starts."""
     runs = Runs(programs, scratch)
-    for sets, words in (({"sync": "zero(stage=1)"}, "take all_reduce"), ({"engine.early_update": "true"}, "could not be called off"),
+    for sets, words in (({"engine.early_update": "true"}, "could not be called off"),
                         ({"sync_batch_norm": "true"}, "tied to one set of ranks"), ({"comm": "gloo", "bits": "free"}, "take comm=own")):
         done = runs.call(runs.command("run", 2, **sets) + ["--min-n", "1"], status=2)
         assert words in done.stderr, done.stderr
@@ -233,6 +340,7 @@ def refused(programs, scratch):
     assert "--max-n without --min-n" in done.stderr, done.stderr
 
 
-CLAIMS = (launched, abandoned, coordinated, given_up, cleared, killed, preempted, stopped, supervised, orphaned, ended, refused)
+CLAIMS = (launched, abandoned, coordinated, given_up, cleared, killed, preempted, stopped, supervised, orphaned, ended, shards_killed, shards_left, shards_lost,
+          flipped, refused)
 with tempfile.TemporaryDirectory(prefix="cohort-elastic-") as folder:
     {claim.__name__: claim for claim in CLAIMS}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)

@@ -38,8 +38,12 @@ class Supervised:
         """kill -9, of others in the same moment, too. When, and when the next one was there."""
         old = self.coordinator()
         at = time.monotonic()
-        for pid in (old, *and_also):
-            os.kill(pid, signal.SIGKILL)
+        os.kill(old, signal.SIGKILL)
+        for pid in and_also:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:  # it went with one of the others
+                continue
         wait_until("a coordinator is started again", lambda: self.coordinator() not in (None, old))
         return at, time.monotonic()
 

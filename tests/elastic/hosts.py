@@ -4,8 +4,10 @@ import random
 import signal
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from coordinators import Supervised  # noqa: E402
 from hosts_net import HostsJob, HostsTraining, Net  # noqa: E402
 from jobs import FOR_EVER, wait_until  # noqa: E402
 
@@ -105,6 +107,56 @@ def encrypted(programs, scratch):
         job.judge()
 
 
+class SupervisedHostsJob(Supervised, HostsJob):
+    pass
+
+
+def coordinated(programs, scratch):
+    """--supervised: workers of other hosts train on while the coordinator is killed. Killed with a worker or with a whole host, the next one hears of it."""
+    where, flags = ["-H", "h1:2,h2:2"], ["--supervised", "--host-cool-down", "300ms"]
+    with Net(programs, 2) as net, SupervisedHostsJob(net, programs, scratch, "run", where, 1, 4, flags=flags, steps=FOR_EVER) as job:
+        job.await_size(4)
+        for _ in range(2):
+            job.await_step(job.step() + 30)
+            mark = len(job.log())
+            at, again = job.kill_coordinator()
+            print(f"another coordinator after {again - at:.3f} s, a step after {job.await_next_step() - at:.3f} s")
+            wait_until("all are back", lambda: job.said("all 4 workers of epoch 1 are back: it goes on", mark))
+        assert job.epoch() == 1 and job.steps_lost() == 0, job.log()
+        told = None
+        for whom in (lambda: job.workers_on(1)[:1], lambda: net.processes(2)):
+            before, lost, mark = job.epoch(), job.steps_lost(), len(job.log())
+            at, _ = job.kill_coordinator(whom())
+            print(f"with others: the next epoch after {job.await_epoch_after(before) - at:.3f} s")
+            assert job.steps_lost() - lost <= 1, job.log()
+            job.await_size(4)
+            told = told or job.said("is lost: (killed by SIGKILL|its process has ended)", mark)
+        assert told and job.said(r"host 'h2' is lost: .*not used for "), job.log()
+        job.process.send_signal(signal.SIGTERM)
+        job.ends()
+        job.judge()
+        empty(net)
+
+
+def parted(programs, scratch):
+    """Workers that hear the coordinator and not each other: most go on, those who are left out come back when the network does."""
+    with Net(programs, 3) as net, HostsJob(net, programs, scratch, "run", ["-H", "h1,h2,h3"], 2, 3, steps=FOR_EVER) as job:
+        job.await_size(3)
+        job.await_step(job.step() + 20)
+        lost, at = job.steps_lost(), time.monotonic()
+        net.apart([1], [2, 3])
+        job.await_size(2)
+        print(f"two go on after {time.monotonic() - at:.1f} s")
+        assert job.steps_lost() - lost <= 1, job.log()
+        net.forward()
+        at = time.monotonic()
+        job.await_size(3)
+        print(f"three again after {time.monotonic() - at:.1f} s")
+        job.process.send_signal(signal.SIGTERM)
+        job.ends()
+        job.judge()
+
+
 def unreachable(programs, scratch):
     """A host that cannot be reached is named and tried again later; when none can the job ends with its name."""
     with Net(programs, 1) as net:
@@ -139,5 +191,5 @@ def trained(programs, scratch):
 
 
 with tempfile.TemporaryDirectory(prefix="cohort-elastic-") as folder:
-    claims = (spread, elsewhere, discovered, encrypted, unreachable, trained)
+    claims = (spread, elsewhere, discovered, encrypted, coordinated, parted, unreachable, trained)
     {claim.__name__: claim for claim in claims}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)

@@ -54,6 +54,12 @@ class Net:
         rules = {"out": f"iifname {{ {names[0]} }} oifname {{ {names[1]} }} drop", "in": f"iifname {{ {names[1]} }} oifname {{ {names[0]} }} drop"}
         self.forward(*(rules[way] for way in ways))
 
+    def resets(self, host, on):
+        """Whoever sends to this host or from it over tcp is told that there is no such connection."""
+        rule = "meta l4proto tcp reject with tcp reset"
+        chains = f" chain in {{\n  type filter hook input priority 0;\n  iifname eth0 {rule}\n }}\n chain out {{\n  type filter hook output priority 0;\n  oifname eth0 {rule}\n }}\n"
+        self.on(host, "nft", "-f", "-", text="table inet resets {}\ndelete table inet resets\n" + (f"table inet resets {{\n{chains}}}\n" if on else ""))
+
     def link(self, host, state):
         self.on_bridge("ip", "link", "set", f"v{host}", state)
 

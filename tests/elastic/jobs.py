@@ -35,7 +35,7 @@ def children(launcher):
     """Worker processes under this launcher that have not ended."""
     found, parents = [], processes()
     for pid, (parent, name, state) in parents.items():
-        if name.startswith(("cohort-worker", "elastic_rank")) and state != "Z":
+        if name.startswith(("cohort-worker", "elastic_rank", "train_flip")) and state != "Z":
             while parent in parents and parent != launcher:
                 parent = parents[parent][0]
             if parent == launcher:

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "sim_worker.h"
 
 namespace cohort::membership {
@@ -17,12 +19,21 @@ void SimCoordinator::start() {
   elastic_ = std::make_unique<Elastic>(world_.scenario().rules, replay(found.entries), world_.time().now());
   world_.tell(fmt::format("coordinator starts, epoch {}", elastic_->charter().epoch.value));
   commit(elastic_->open(world_.time().now()));
-  if (world_.scenario().launcher_sees_exits)  // a launcher that comes back looks which of its workers are still there
-    for (const Worker& w : elastic_->charter().roster)
-      if (!world_.worker_at(w.member.address)->lives_as(w.id)) inbox_.push_back(ProcessEnded{w.id, "gone when the coordinator came back"});
+  if (world_.scenario().launcher_sees_exits && !found.entries.empty()) adopt();
   world_.time().after(0, [this, life = life_] {
     if (life == life_) tick();
   });
+}
+
+// The launcher tells a coordinator that comes back which workers are still there.
+void SimCoordinator::adopt() {
+  const auto& roster = elastic_->charter().roster;
+  const auto outside = std::ranges::count_if(world_.workers(), [&](const auto& one) {
+    return one->alive() && std::ranges::none_of(roster, [&](const Worker& w) { return one->lives_as(w.id); });
+  });
+  inbox_.push_back(Adopted{static_cast<int>(outside)});
+  for (const Worker& w : roster)
+    if (!world_.worker_at(w.member.address)->lives_as(w.id)) inbox_.push_back(ProcessEnded{w.id, "gone when the coordinator came back"});
 }
 
 void SimCoordinator::crash() {

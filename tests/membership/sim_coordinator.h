@@ -31,6 +31,7 @@ class SimCoordinator {
   void process_ended(group::WorkerId worker, std::string how);
 
  private:
+  void adopt();
   void work();
   void commit(group::Decided decided);
   void act(const group::ElasticAction& action);

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
-from runs import LIMIT, Runs, wait_until, workers
+from runs import LIMIT, TINY, Runs, wait_until, workers
+from slowing import LONG_STEPS, Slowed, namings
 
 # Dropout, batch norm and momentum: everything that a resumed run could forget.
 FORGETFUL = {
@@ -37,6 +39,17 @@ def same_bits(runs):
         runs.train(f"way{i}", **way)
         assert runs.tensors(f"way{i}") == runs.tensors("way0"), f"other bits with {way}"
         assert runs.losses(f"way{i}") == runs.losses("way0"), f"other losses with {way}"
+
+
+def encrypted(runs):
+    """What is learned under TLS, over one socket a link and over three, is what is learned without."""
+    runs.train("plain")
+    for streams in ("1", "3"):
+        name = "tls" + streams
+        done = subprocess.run(runs.command(name) + ["--tls"], capture_output=True, text=True, timeout=LIMIT, cwd=runs.folder,
+                              env={**runs.env, "COHORT_TRANSPORT": "tcp", "COHORT_STREAMS": streams})
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert runs.tensors(name) == runs.tensors("plain") and runs.losses(name) == runs.losses("plain"), f"other bits with {streams} sockets"
 
 
 def stages(runs):
@@ -347,6 +360,58 @@ def resume_scale(runs):
         assert runs.losses(name) == runs.losses(name + "-whole") and runs.tensors(name) == runs.tensors(name + "-whole"), rule
 
 
+def flipped(runs):
+    """One bit of one parameter flips on one rank: at the next comparison all ranks stop, the rank and the tensor are named, and no checkpoint holds it."""
+    flip = os.path.join(os.path.dirname(runs.cohort), "train_flip")
+    def run(name, n, rank, **sets):
+        words = [runs.cohort, "run", "-n", str(n), "--", flip, str(rank), "7", f"out={runs.path(name)}"]
+        words += [f"{key.replace('__', '.')}={value}" for key, value in {**TINY, "epochs": 0, "steps": 30, "checkpoint.keep": 50, "checkpoint.every_epochs": 0, **sets}.items()]
+        return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, env=runs.env, cwd=runs.folder)
+    last = lambda name: int(runs.checkpoints(name)[-1][-8:]) if runs.checkpoints(name) else 0
+    for name, rank, sets, found, saved in (
+            ("steps", 1, {"check_replicas": 10}, 10, 0), ("saves", 2, {"check_replicas": 1000, "checkpoint__every_steps": 4}, 8, 4),
+            ("both", 0, {"check_replicas": 5, "checkpoint__every_steps": 5}, 10, 5),
+            ("norms", 1, {**FORGETFUL, "epochs": 0, "check_replicas": 3}, 7, 0)):
+        done = run(name, 3, rank, **sets)
+        assert done.returncode == 1, done.stdout + done.stderr
+        said = re.findall(rf"after update (\d+) rank {rank} holds other values than the others: '([^']+)' is the first that differs", done.stderr)
+        assert said and {int(step) for step, _ in said} == {found}, f"{name}: all say it at step {found}:\n{done.stderr}"
+        assert len({tensor for _, tensor in said}) == 1 and said[0][1].endswith(".weight"), done.stderr
+        assert last(name) == saved, f"{name}: {runs.checkpoints(name)}"
+    done = run("two", 2, 1, check_replicas=4)
+    assert done.returncode == 1 and re.search(r"after update 8 ranks hold different values, and no majority .* [0-9a-f]{8} on rank 0, [0-9a-f]{8} on rank 1;", done.stderr), done.stderr
+    done = run("never", 2, 1, check_replicas=0)
+    assert done.returncode == 0 and last("never") == 30, done.stderr
+    for stage in (1, 2, 3):
+        done = run(f"stage{stage}", 2, 99, sync=f"zero(stage={stage}, op=sum)", check_replicas=3)
+        assert done.returncode == 0 and ("nothing to compare" in done.stdout) == (stage == 3), done.stdout + done.stderr
+
+
+def slow(runs):
+    """A rank that computes at half its speed is named within 20 steps and when it is back: on the screen, in the metrics, over HTTP and in the table."""
+    job = runs.start("run", n=4, steps=150, observe__prometheus_port=0, **LONG_STEPS)
+    step = lambda: max((m["step"] for m in runs.metrics("run")), default=0)
+    page = lambda: urllib.request.urlopen(re.search(r"metrics at (\S+)", runs.log("run"))[1], timeout=LIMIT).read().decode()
+    try:
+        wait_until("some steps", lambda: step() >= 24)
+        assert not namings(runs.metrics("run")), f"named although all are equal: {namings(runs.metrics('run'))}"
+        with Slowed(workers(job.pid)[2], 2):
+            start = step()
+            wait_until("it is named", lambda: namings(runs.metrics("run")))
+            assert 'cohort_rank_slow{rank="2"} 1' in page() and "cohort_slow_ranks 1" in page(), page()
+        named, rank, _ = namings(runs.metrics("run"))[0]
+        assert rank == 2 and named - start <= 20, f"rank {rank} was named {named - start} steps after rank 2 became slow"
+        wait_until("it is back", lambda: len(namings(runs.metrics("run"))) == 2)
+        assert job.wait(LIMIT) == 0, runs.log("run")
+    finally:
+        job.kill()
+        job.wait(LIMIT)
+    assert [(r, s) for _, r, s in namings(runs.metrics("run"))] == [(2, True), (2, False)], namings(runs.metrics("run"))
+    said = runs.log("run")
+    assert re.search(rf"step {named}: rank 2 is slow: 0\.\d+ of the median throughput", said) and "rank 2 is no longer slow" in said, said
+    assert re.search(rf"slow ranks +rank 2 \(0\.\d+ of the median\) from step {named} on to \d+", said), said
+
+
 def precision_stages(runs):
     """In 16 bits too every stage of ZeRO has the bits of all-reduce: losses, scales, steps left out by all ranks, parameters and state."""
     sets = {"epochs": 0, "steps": 14, "optim__schedule": "constant", "optim__rule": "adam(lr=1e-3)", "engine__clip_norm": 1}
@@ -398,6 +463,6 @@ def questions(runs):
 
 
 with tempfile.TemporaryDirectory(prefix="cohort-train-") as scratch:
-    claims = [same_bits, stages, resume_sgd, resume_adam, buddies, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
-              questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed]
+    claims = [same_bits, encrypted, stages, resume_sgd, resume_adam, buddies, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
+              questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed, flipped, slow]
     {claim.__name__: claim for claim in claims}[sys.argv[2]](Runs(sys.argv[1], scratch))

@@ -1,7 +1,7 @@
 // comm: nccl: torch's own process group for GPUs. It carries GPU memory only; what lies in CPU memory goes the own engine's way. A verb
 // returns when it stands in line on the stream (Call::stream, else torch's current one), so a deadline ends the wait for the other ranks to
 // come, not the work on the GPU: there torch's own watchdog looks. min and max of reals and int16 are refused: NCCL loses NaN in the first
-// and does not know the second. Unverified; see docs/engines.md.
+// and does not know the second. Tried with one rank only; see docs/engines.md.
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -34,6 +34,13 @@ class Nccl final : public TorchEngine {
       c10::cuda::getCurrentCUDAStream(device_).synchronize();
     });
     store->close();
+  }
+
+  ~Nccl() override {
+    try {
+      group_->shutdown();              // else torch warns of what may leak
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the group goes either way
+    }
   }
 
   std::string text() const override { return fmt::format("nccl of torch on cuda:{}", device_); }

@@ -25,6 +25,10 @@ namespace cohort {
 namespace {
 
 constexpr std::size_t kMostMetricsBytes = 4_GiB;
+// Rates are of so many steps, and so long, at least: one bad step of a busy machine weighs little, and one turn of a rank on a core that it
+// shares. The first are left out; three times so many name a rank.
+constexpr std::int64_t kPaceSteps = 4;
+constexpr double kPaceSeconds = 0.1;
 
 double since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
 
@@ -98,6 +102,15 @@ void Chronicle::remember(const std::vector<nlohmann::json>& lines) {
       if (number(line, key) && number(line, "time"))
         point(series, line["step"].get<double>(), line[key].get<double>() * (&series == &accuracy_ ? 100 : 1),
               line["time"].get<double>() - begin);
+  for (const auto& line : lines) {
+    if (!number(line, "slow_rank") || !number(line, "of_median")) continue;
+    const auto rank = line["slow_rank"].get<std::int64_t>(), step = line["step"].get<std::int64_t>();
+    if (line.value("slow", true))
+      slow_.push_back({rank, step, -1, line["of_median"].get<double>()});
+    else
+      ends_slowness(rank, step);
+  }
+  for (const auto& slow : std::vector(slow_)) ends_slowness(slow.rank, lines.back()["step"].get<std::int64_t>());  // ranks are others now
   if (!lines.empty() && number(lines.back(), "time")) before_ = lines.back()["time"].get<double>() - begin;
 }
 
@@ -121,9 +134,59 @@ void Chronicle::epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64
   progress_->update(static_cast<std::uint64_t>(done));
 }
 
+void Chronicle::note(const std::string& line, std::initializer_list<observe::Field> facts) {
+  if (!first_) return;
+  say(line);
+  metrics_->write(facts);
+}
+
+void Chronicle::ends_slowness(std::int64_t rank, std::int64_t step) {
+  for (auto& slow : slow_)
+    if (slow.rank == rank && slow.to < 0) slow.to = step;
+}
+
+// Rates are of several steps together: samples by seconds, which one long step does not bend as it bends a mean of rates.
+void Chronicle::watch(const StepResult& r, std::int64_t step) {
+  window_paces_.resize(r.paces.size());
+  window_counts_.resize(r.paces.size());
+  for (std::size_t i = 0; i < r.paces.size(); ++i) {
+    window_paces_[i] += r.paces[i];
+    window_counts_[i] += r.paces[i] > 0 ? 1 : 0;
+  }
+  if (++window_steps_ < kPaceSteps || since(window_began_) < kPaceSeconds) return;
+  const bool counts = std::exchange(warm_, true);  // a rank that was started now touches its memory for the first time
+  for (std::size_t i = 0; counts && i < r.paces.size(); ++i)
+    if (window_counts_[i] > 0) stragglers_.saw(Rank{static_cast<std::int32_t>(i)}, window_counts_[i] / window_paces_[i]);
+  window_paces_.clear();
+  window_counts_.clear();
+  window_steps_ = 0;
+  window_began_ = Clock::now();
+  for (const auto& change : stragglers_.changes()) {
+    const auto rank = change.rank.value;
+    note(fmt::format("step {}: {}", step, describe(change)),
+         {{"step", step}, {"slow_rank", rank}, {"slow", change.slow}, {"of_median", change.of_median}});
+    registry_.gauge("cohort_rank_slow", "1: its throughput is below 0.8 of the median", {{"rank", fmt::to_string(rank)}}).set(change.slow);
+    if (change.slow)
+      slow_.push_back({rank, step, -1, change.of_median});
+    else
+      ends_slowness(rank, step);
+  }
+  registry_.gauge("cohort_slow_ranks", "ranks whose throughput is below 0.8 of the median")
+      .set(static_cast<double>(stragglers_.slow().size()));
+}
+
+std::string Chronicle::slow_text() const {
+  std::string text;
+  for (const auto& slow : slow_)
+    text += fmt::format("{}rank {} ({:.2f} of the median) from step {} on{}", text.empty() ? "" : "; ", slow.rank, slow.of_median,
+                        slow.from, slow.to < 0 ? "" : fmt::format(" to {}", slow.to));
+  return text;
+}
+
 void Chronicle::step_done(const StepResult& r, std::int64_t step, std::int64_t done_in_epoch) {
   phases_ += r.phases;
   if (!first_) return;
+  watch(r, step);
   samples_ += r.samples;
   window_samples_ += r.samples;
   window_loss_ += r.loss * r.samples;
@@ -254,6 +317,7 @@ RunSummary Chronicle::finish(const Evaluation& test, const Learner& learner) {
   if (events_) events_->flush();
   summary.train_loss = loss_.y.empty() ? 0 : loss_.y.back();
   summary.samples_per_second = trained_seconds_ > 0 ? samples_ / trained_seconds_ : 0;
+  summary.slow = slow_text();
   if (config_.observe.report) summary.report = write_report(summary, all);
   return summary;
 }
@@ -265,6 +329,7 @@ std::string Chronicle::write_report(const RunSummary& summary, const std::vector
   report.highlights.push_back({"samples/s", fmt::format("{:.0f}", summary.samples_per_second)});
   report.highlights.push_back({"updates", fmt::format("{}", summary.steps - summary.skipped)});
   if (summary.skipped > 0 || scaled_) report.highlights.push_back({"steps left out", fmt::format("{}", summary.skipped)});
+  if (!summary.slow.empty()) report.highlights.push_back({"slow ranks", summary.slow});
   report.charts.push_back({.title = "Loss", .series = {loss_, test_loss_}});
   if (!accuracy_.x.empty()) report.charts.push_back({.title = "Test accuracy", .series = {accuracy_}, .unit = "%"});
   report.charts.push_back({.title = "Learning rate", .series = {lr_}});
@@ -298,6 +363,7 @@ std::string summary_text(const RunSummary& s) {
   table.add({"updates", fmt::format("{}", s.steps - s.skipped)});
   if (s.skipped > 0 || s.scale > 0) table.add({"steps left out", fmt::format("{}", s.skipped)});
   if (s.scale > 0) table.add({"loss scale", fmt::format("{}", s.scale)});
+  if (!s.slow.empty()) table.add({"slow ranks", s.slow});
   table.add({"time", fmt::format("{:.1f} s", s.seconds)});
   table.add({"samples/s", fmt::format("{:.0f}", s.samples_per_second)});
   for (std::size_t p = 0; p < observe::kPhases; ++p)

@@ -144,6 +144,7 @@ void Keeper::save_if_due(bool epoch_ended) {
 
 void Keeper::save() {
   learner_.agree_on_buffers();  // what is saved is also what goes on: a resumed run has the bits of one that never stopped
+  learner_.compare_replicas();  // and what is wrong is not saved
   if (sharded_) return save_together();
   if (writer_) save_alone();
 }
@@ -229,6 +230,16 @@ std::optional<checkpoint::Checkpoint> Keeper::rescue(const Error& why) {
   } catch (const Failure& failure) {
     log_error("rank {} was lost, and what it had could not be saved: {}; the checkpoint before stays", lost, failure.what());
     return std::nullopt;
+  }
+}
+
+void Keeper::call_off(std::span<const Rank> lost) noexcept {
+  if (!sharded_ || in_flight_.empty() || !writer_->busy()) return;
+  for (const Rank rank : lost) {
+    if (rank == Rank{0})
+      remove_tree(in_flight_);  // nobody is left to end it; the others notice that it is gone
+    else if (store_)
+      checkpoint::decline({in_flight_, rank.value, comm_.size()}, last_saved_, {Kind::peer_lost, "it was lost before", rank});
   }
 }
 

@@ -29,6 +29,8 @@ class Keeper {
   // With buddy copies, after a rank was lost (`why` names it): the survivors save what all of them and the lost one had. Where it lies, or
   // nothing, and the log says why. Not a collective: ranks meet in the folder.
   std::optional<checkpoint::Checkpoint> rescue(const Error& why);
+  // A save in flight does not wait for these ranks any more. Not a collective.
+  void call_off(std::span<const Rank> lost) noexcept;
   bool saved() const { return !writer_ || saved_step_ == learner_.step(); }  // what was learned last is on disk
   const std::string& folder() const { return folder_; }
 

@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "cohort/base/trace.h"
+#include "cohort/collective/waiting.h"
 #include "cohort/nn/autocast.h"
 #include "cohort/nn/batch.h"
 #include "cohort/nn/loss.h"
 #include "cohort/nn/sync_batch_norm.h"
 #include "cohort/nn/tensor.h"
 #include "cohort/train/loop/placed.h"
+#include "cohort/train/loop/replicas.h"
 #include "cohort/train/loop/together.h"
 #include "cohort/train/loop/tuner.h"
 
@@ -48,6 +51,7 @@ Learner::Learner(collective::Communicator& comm, const TrainConfig& config, int 
     : comm_(comm),
       config_(config),
       where_(where),
+      cores_(ranks_here > cores ? std::optional<CoreWait>(std::in_place) : std::nullopt),
       model_(std::move(m.model)),
       schedule_(optim::Schedule::parse(config.optim.schedule)),
       scale_(optim::LossScale::parse(scale_rule(config))),
@@ -102,6 +106,7 @@ void Learner::start_at(std::int64_t epoch, std::int64_t samples, std::int64_t st
   first_ = whole ? 0 : samples;
   step_ = step;
   agreed_ = true;
+  compared_ = -1;
   loader_.reset();
   total_ = config_.steps;
   if (config_.epochs == 0) return;
@@ -177,9 +182,13 @@ StepResult Learner::train_step() {
   const auto computing = Clock::now();
   where_.doing("forward and backward");
   agreed_ = false;
+  const double lost = not_its_own();
   const double loss = compute(batch);
-  const double computed = since(computing);
-  const double sums[] = {loss};
+  const double computed = since(computing), own = computed - (not_its_own() - lost);
+  std::vector<double> sums(1 + static_cast<std::size_t>(comm_.size()));
+  sums[0] = loss;
+  if (std::exchange(warm_, true) && batch.count > 0)  // the first step is no measure of the others
+    sums[1 + static_cast<std::size_t>(comm_.rank().value)] = std::max(own, 1e-9) / static_cast<double>(batch.count);
   const auto finishing = Clock::now();
   where_.doing("agreeing on gradients and updating");
   under_way_ = {batch.epoch, batch.step};
@@ -191,12 +200,17 @@ StepResult Learner::train_step() {
   result.phases[observe::Phase::communicate] = exchange - wait;
   result.samples = static_cast<double>(batch.global_count);
   result.loss = result.verdict.sums[0] / result.samples;
+  result.paces.assign(result.verdict.sums.begin() + 1, result.verdict.sums.end());
   result.scale = scale_.value();
   count_step(result.verdict.committed);
   result.skipped = scale_.skipped();
   if (yardstick_ != nullptr) yardstick_->step_ends();
   return result;
 }
+
+// Of this thread's time: it waited for other ranks, or, where there are more ranks than cores, for a core. Then the kernel lets ranks take
+// turns, and who is on later looks slower than it is; with a core for every rank a core that others use too makes a rank slow indeed.
+double Learner::not_its_own() const { return collective::waited().count() + (cores_ ? cores_->seconds() : 0); }
 
 void Learner::count_step(bool committed) {
   scale_.update(!committed);
@@ -223,6 +237,30 @@ void Learner::agree_on_buffers() {
   if (std::exchange(agreed_, true)) return;  // a mean of equal values may still round: never twice
   for (const auto& [name, buffer] : model_.named_buffers())
     buffer.is_floating_point() ? average_placed(comm_, buffer, name) : broadcast_placed(comm_, buffer, name);
+}
+
+nn::NamedTensors Learner::replicas() const {
+  std::set<std::string> apart;
+  for (const auto& bucket : engine_->buckets())
+    if (bucket->sharding().stage >= 3)
+      for (const auto& member : bucket->members()) apart.insert(member.name);
+  nn::NamedTensors alike;
+  for (const auto& [name, p] : model_.named_parameters())
+    if (!apart.contains(name)) alike.emplace_back(name, p);
+  if (agreed_)
+    for (const auto& [name, buffer] : model_.named_buffers()) alike.emplace_back(name, buffer);
+  return alike;
+}
+
+void Learner::compare_replicas() {
+  if (config_.check_replicas == 0 || (compared_ == step_ && compared_buffers_ >= agreed_)) return;
+  where_.doing("comparing replicas");
+  if (const auto text = cohort::compare_replicas(comm_, replicas(), step_)) {
+    diverged_ = true;
+    throw_failure(Kind::corrupt, "{}", *text);
+  }
+  compared_ = step_;
+  compared_buffers_ = agreed_ || model_.named_buffers().empty();
 }
 
 Evaluation Learner::evaluate() {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "cohort/base/core_wait.h"
 #include "cohort/data/loader.h"
 #include "cohort/engine/engine.h"
 #include "cohort/nn/batch.h"
@@ -31,6 +32,8 @@ struct StepResult {
   std::int64_t skipped = 0;  // steps called off so far, this one included
   engine::Verdict verdict;
   observe::PhaseSeconds phases;  // of this rank; what lanes hide behind backward does not count
+  // By rank: seconds it computed for a sample, without waiting for anybody; 0: not known. They come with the step's vote.
+  std::vector<double> paces;
 };
 
 struct Evaluation {
@@ -63,7 +66,15 @@ class Learner {
   std::int64_t decided() const { return step_ + (ends_here() ? 1 : 0); }
   // Not a collective: ends the step under way by what its vote said (engine.h), with nobody's help.
   void end_alone(const engine::Decision& decision);
-  Evaluation evaluate();                    // config.data.test, sharded over the ranks
+  Evaluation evaluate();  // config.data.test, sharded over the ranks
+  // Collective: what all ranks are to hold alike, parameters and buffers they have agreed on, has the same bits (replicas.h). Due every
+  // config.check_replicas steps. In stage 3 parameters are in pieces, which nobody else has. Kind::corrupt on all ranks; diverged() then.
+  void compare_replicas();
+  bool has_replicas() const { return comm_.size() > 1 && !replicas().empty(); }
+  bool diverged() const { return diverged_; }
+  void compare_replicas_if_due() {
+    if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) compare_replicas();
+  }
   at::Tensor some_inputs(int count) const;  // the first samples of the training set, as evaluation would see them
   void agree_on_buffers();
 
@@ -85,14 +96,17 @@ class Learner {
   std::vector<engine::Parameter> parameters(const optim::Optimizer& rule);
   void open_loader();
   at::Tensor forward(const at::Tensor& inputs);  // logits in fp32, computed in config.precision
+  nn::NamedTensors replicas() const;
   nn::Tensors on_device(const data::Batch& batch) const;
   double compute(const data::Batch& batch);  // forward and backward of all its micro-batches; returns the sum of losses
   bool ends_here() const { return under_way_ && engine_->standing() == engine::Standing::decided; }
   void count_step(bool committed);
+  double not_its_own() const;
 
   collective::Communicator& comm_;
   const TrainConfig config_;
   Whereabouts& where_;
+  const std::optional<CoreWait> cores_;                  // where ranks share cores: the time without one says nothing about a rank
   std::unique_ptr<collective::Communicator> norm_comm_;  // of SyncBatchNorm, where asked for
   nn::Model model_;
   c10::Device device_{c10::kCPU};  // of the model
@@ -110,7 +124,11 @@ class Learner {
   std::optional<data::Position> under_way_;   // the step whose gradients are computed, until it is counted
   std::int64_t first_epoch_ = 0, first_ = 0;  // samples of that epoch that were gone before its step 0
   Yardstick* yardstick_ = nullptr;
-  bool agreed_ = true;  // buffers are the same on all ranks
+  bool warm_ = false;              // a step was made
+  bool agreed_ = true;             // buffers are the same on all ranks
+  std::int64_t compared_ = -1;     // the step after which replicas were compared last ..
+  bool compared_buffers_ = false;  // .. with the buffers
+  bool diverged_ = false;          // and were not the same
 };
 
 }  // namespace cohort

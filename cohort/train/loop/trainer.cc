@@ -10,6 +10,7 @@
 
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
+#include "cohort/train/loop/replicas.h"
 #include "cohort/train/loop/same_settings.h"
 #include "cohort/train/loop/together.h"
 
@@ -77,6 +78,7 @@ RunSummary Trainer::run() {
   if (config_.precision != Precision::fp32 || learner_->scale().scales())
     chronicle.say(fmt::format("computes in {}, loss scale {}", name_of(config_.precision), learner_->scale().spec()));
   if (!learner_->recomputing().empty()) chronicle.say(learner_->recomputing());
+  if (config_.check_replicas > 0 && comm_.size() > 1 && !learner_->has_replicas()) chronicle.say(kNothingToCompare);
   if (resumed) chronicle.say(fmt::format("goes on after update {}", *resumed));
   if (learner_->step() == 0) chronicle.show_images(learner_->some_inputs(config_.observe.images));
   Evaluation test;
@@ -113,6 +115,8 @@ void Trainer::train_epoch(Chronicle& chronicle, Keeper& keeper, Evaluation& test
   chronicle.epoch_starts(epoch, epoch + 1 + (later + each - 1) / each, done, std::min(steps, done + left));
   while (!learner_->done() && learner_->position().epoch == epoch) {
     const StepResult result = learner_->train_step();
+    if (after_step_) after_step_(*learner_);
+    learner_->compare_replicas_if_due();
     const bool ended = learner_->position().epoch != epoch;
     chronicle.step_done(result, learner_->step(), ended ? steps : learner_->position().step);
     if (!ended) keeper.save_if_due(false);

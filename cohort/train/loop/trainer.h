@@ -25,6 +25,8 @@ class Trainer {
   Trainer(Job& job, TrainConfig config, Whereabouts* where = nullptr);
   Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, Whereabouts* where = nullptr);
 
+  // Called after each step, before replicas are compared and checkpoints written.
+  void after_step(std::function<void(Learner&)> call) { after_step_ = std::move(call); }
   RunSummary run();
   Learner& learner() { return *learner_; }
 
@@ -38,6 +40,7 @@ class Trainer {
   TrainConfig config_;
   std::string config_text_;
   std::unique_ptr<Learner> learner_;
+  std::function<void(Learner&)> after_step_;
 };
 
 }  // namespace cohort

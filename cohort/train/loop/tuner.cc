@@ -11,7 +11,7 @@
 namespace cohort {
 namespace {
 
-constexpr int kWarm = 2, kTimed = 5;  // steps a candidate
+constexpr int kWarmSteps = 2, kTimedSteps = 5;  // steps a candidate
 
 std::vector<engine::EngineOptions> candidates(const TuneSetting& setting) {
   std::vector<engine::EngineOptions> all;
@@ -33,7 +33,7 @@ double time_candidate(collective::Communicator& comm, nn::Model& model, const Tu
   if (engine.shards_parameters()) model.around(engine.around());
   const at::Tensor input = model.example(setting.batch, 1);
   std::vector<double> times;
-  for (int i = 0; i < kWarm + kTimed; ++i) {
+  for (int i = 0; i < kWarmSteps + kTimedSteps; ++i) {
     comm.barrier({.name = "tuning"});
     const auto start = Clock::now();
     engine.begin({.step = 1, .lr = 0});
@@ -44,14 +44,14 @@ double time_candidate(collective::Communicator& comm, nn::Model& model, const Tu
     }
     out.to(at::kFloat).sum().mul(1e-9).backward();
     engine.finish();
-    if (i >= kWarm) times.push_back(Seconds(Clock::now() - start).count());
+    if (i >= kWarmSteps) times.push_back(Seconds(Clock::now() - start).count());
   }
   if (engine.shards_parameters()) {
     engine.make_whole();
     model.around(nullptr);
   }
-  std::nth_element(times.begin(), times.begin() + kTimed / 2, times.end());
-  double slowest[] = {times[kTimed / 2]};
+  std::nth_element(times.begin(), times.begin() + kTimedSteps / 2, times.end());
+  double slowest[] = {times[kTimedSteps / 2]};
   comm.all_reduce(collective::piece(std::span<double>(slowest)), collective::Op::max, {.name = "tuning"});
   return slowest[0];
 }

@@ -1,0 +1,32 @@
+// Replicas: tensors that every rank is to hold with the same bits. A fault of a processor or a memory changes one of them silently, and
+// from then on ranks learn different things, or all of them something wrong. So ranks compare checksums now and then:
+//   1 each takes a checksum (crc32c) of every tensor, and one of all of them; these are gathered, 8 bytes a rank
+//   2 only where they differ are those of every tensor gathered, and every rank finds the same first difference
+// One changed bit of a tensor is always seen; of 2^32 other changes one is not. A rank is named when more than half of the ranks agree
+// against it; else all are, with their checksums.
+// Owner: Learner. Threads: one. Failure: as the communicator's.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cohort/collective/communicator.h"
+#include "cohort/nn/blocks.h"
+
+namespace cohort {
+
+std::vector<std::uint32_t> checksums(const nn::NamedTensors& tensors);
+
+// sums: of every tensor, of rank 0, then of rank 1 .. none: they are equal. "after update 200 rank 2 holds other values than the others:
+// .."
+std::optional<std::string> describe_divergence(std::span<const std::string> names, std::span<const std::uint32_t> sums, std::int64_t step);
+
+// Collective: what describe_divergence() says, the same on every rank. Of the first `holders` ranks; -1: of all.
+std::optional<std::string> compare_replicas(collective::Communicator& comm, const nn::NamedTensors& tensors, std::int64_t step,
+                                            int holders = -1);
+
+// What a run says where no rank has what another has.
+inline constexpr const char* kNothingToCompare = "check_replicas has nothing to compare: every rank holds parameters of its own";
+
+}  // namespace cohort
