@@ -31,6 +31,7 @@ Reached reach_launcher(const AgentCall& call, int watch, const std::function<boo
   for (const auto& address : call.addresses) dials.emplace_back(net::Address::parse(address), call.secret, mine, net::Admit{}, deadline);
   std::vector<std::string> problems;
   while (!dials.empty()) {
+    if (gone()) return {};
     std::vector<pollfd> fds{{watch, POLLIN, 0}};
     Deadline next = deadline;
     for (auto dial = dials.begin(); dial != dials.end();) {
@@ -47,7 +48,6 @@ Reached reach_launcher(const AgentCall& call, int watch, const std::function<boo
     }
     if (dials.empty()) break;
     poll(fds.data(), fds.size(), next.left_ms());
-    if (fds[0].revents != 0 && gone()) return {};
   }
   throw_failure(Kind::timeout, "{}", unreachable(call, problems));
 }

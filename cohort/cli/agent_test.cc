@@ -11,6 +11,7 @@
 #include "cohort/base/error.h"
 #include "cohort/cli/agent_channel.h"
 #include "cohort/cli/agent_messages.h"
+#include "cohort/cli/agent_reach.h"
 #include "cohort/cli/run_hosts.h"
 #include "cohort/cli/run_shell.h"
 
@@ -97,6 +98,20 @@ TEST(AgentMessages, SayTheSameAfterTheJourney) {
   auto cut = encode(order);
   cut.pop_back();
   EXPECT_THROW(decode_start(cut), Failure);
+}
+
+// Its last bytes and its end may come together: then there is nothing left to watch.
+TEST(AgentReach, ALauncherThatIsGoneAlreadyIsNotLookedFor) {
+  AgentCall call;
+  call.job = "j";
+  call.secret = net::Secret::random();
+  call.addresses = {"127.0.0.1:1"};
+  call.start_timeout = 60;
+  const auto start = Clock::now();
+  EXPECT_EQ(reach_launcher(call, -1, [] { return true; }).rendezvous, "");
+  int looks = 0;
+  EXPECT_EQ(reach_launcher(call, -1, [&] { return ++looks > 3; }).rendezvous, "") << "nor is one that goes meanwhile";
+  EXPECT_LT(Clock::now() - start, Seconds{20});
 }
 
 TEST(AgentWords, HoldNothingOfTheJobAndAreQuoted) {
