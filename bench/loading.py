@@ -6,6 +6,7 @@ the same machine in the same minutes. Prints the median share for each list of t
 """
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -22,6 +23,9 @@ words = argparse.ArgumentParser(description=__doc__)
 words.add_argument("programs", nargs="?", default="build/bin")
 words.add_argument("--rounds", type=int, default=5)
 asked = words.parse_args()
+missing = [name for name in ("cohort", "loading_bench") if not os.path.exists(os.path.join(asked.programs, name))]
+if missing:
+    sys.exit(f"{asked.programs} has no {' and no '.join(missing)}: run `make bench-loading`, which builds them")
 steps, loads = [], {text: [] for text in LISTS}
 for _ in range(asked.rounds):
     step = answer(f"{asked.programs}/cohort", "bench", "step", "--model", "mlp", "-n", str(RANKS), "--batch", str(BATCH), "--rounds", "1", "--json")

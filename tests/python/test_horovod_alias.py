@@ -1,11 +1,15 @@
 """`import horovod.torch` is `import cohort.torch`: one set of modules under two names."""
 import importlib
+import subprocess
+import sys
 
 import pytest
 
+import cohort
 import cohort.torch
 import horovod
 import horovod.torch as hvd
+from launch import environment
 
 PAIRS = {
     "horovod.torch": "cohort.torch", "horovod.torch.mpi_ops": "cohort.torch.mpi_ops", "horovod.torch.functions": "cohort.torch.functions",
@@ -44,6 +48,11 @@ def test_what_the_package_itself_offers():
     assert [n for n in range(9) if num_rank_is_power_2(n)] == [1, 2, 4, 8]
     assert split_list([1, 2, 3, 4, 5], 2) == [[1, 2, 3], [4, 5]] and split_list([], 2) == []
     assert tuple(map(int, horovod.__version__.split("."))) >= (0, 28)
+
+
+def test_the_launcher_is_a_module_that_can_be_run():
+    done = subprocess.run([sys.executable, "-m", "horovod.runner.launch", "--version"], env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.strip() == cohort.__version__, done.stdout + done.stderr
 
 
 def test_other_frameworks_are_not_there():

@@ -1,5 +1,10 @@
 """Starting jobs: `horovod.runner.run(func, ...)`, and the command horovodrun as horovod.runner.launch."""
-from cohort.run import run
-from horovod import _alias
+import importlib
 
-_alias({f"{__name__}.launch": "cohort.horovodrun"})
+from cohort.run import run
+
+
+def __getattr__(name):  # not before it is asked for: `python -m horovod.runner.launch` runs it as a program
+    if name == "launch":
+        return importlib.import_module("horovod.runner.launch")
+    raise AttributeError(name)
