@@ -38,6 +38,7 @@ void write_setting(Writer& w, const RankSetting& s) {
   for (const int value : {s.rank, s.size, s.master_port, s.threads, s.streams}) w.integer(value);
   w.integer(s.threads_given ? 1 : 0);
   w.integer(s.tls ? 1 : 0);
+  w.integer(s.shards ? 1 : 0);
   w.real(s.start_timeout);
   for (const auto& value : {s.job, s.role, s.log_level, s.master_addr, s.interface, s.elastic}) w.text(value);
 }
@@ -47,6 +48,7 @@ RankSetting read_setting(Reader& r) {
   for (int* value : {&s.rank, &s.size, &s.master_port, &s.threads, &s.streams}) *value = r.integer();
   s.threads_given = r.flag();
   s.tls = r.flag();
+  s.shards = r.flag();
   s.start_timeout = r.real();
   for (std::string* value : {&s.job, &s.role, &s.log_level, &s.master_addr, &s.interface, &s.elastic}) *value = r.text();
   return s;

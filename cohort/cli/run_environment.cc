@@ -27,7 +27,7 @@ group::Environment rank_environment(const group::Environment& inherited, const R
   // Left over from a launcher around this one, they would make a rank believe in another job.
   for (const std::string_view stale :
        {"COHORT_PLACE", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "HOROVOD_GLOO_RENDEZVOUS_ADDR",
-        "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_ELASTIC", "COHORT_HOST", "COHORT_INTERFACE", "COHORT_ELASTIC"})
+        "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_ELASTIC", "COHORT_HOST", "COHORT_INTERFACE", "COHORT_ELASTIC", "COHORT_SHARDS"})
     env.erase(std::string(stale));
 
   for (const std::string_view prefix : {"COHORT_", "HOROVOD_"}) {
@@ -38,6 +38,7 @@ group::Environment rank_environment(const group::Environment& inherited, const R
   }
   set("COHORT_JOB", s.job);
   if (!s.elastic.empty()) set("COHORT_ELASTIC", s.elastic);
+  if (s.shards) set("COHORT_SHARDS", s.shards);
   if (!s.host_name.empty()) set("COHORT_HOST", s.host_name);
   if (!s.interface.empty()) set("COHORT_INTERFACE", s.interface);
   set("COHORT_RENDEZVOUS", s.rendezvous);

@@ -27,6 +27,7 @@ struct RankSetting {
   std::string log_level;
   bool tls = false;
   int streams = -1;       // -1: what is around us counts
+  bool shards = false;    // elastic: each worker has a part of the state only
   std::string elastic{};  // time between a worker's heartbeats, where workers come and go; empty: they do not
 };
 

@@ -195,6 +195,7 @@ RankSetting Launcher::common_setting() const {
                 .log_level = plan_.options.log_level,
                 .streams = plan_.options.streams};
   if (plan_.options.elastic()) s.elastic = exact_seconds(plan_.options.lost_after / 3);
+  s.shards = plan_.options.elastic() && plan_.options.holding != group::Holding::whole;
   s.interface = plan_.options.interface;
   s.tls = plan_.options.tls;
   if (!plan_.node) return s;

@@ -1,6 +1,7 @@
 #include "cohort/data/warp.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -89,8 +90,10 @@ struct Loops {
 
 // The left and right neighbours of two places: a pair is one load of eight bytes. Gather instructions took longer.
 [[gnu::target("avx2")]] inline __m128 pairs(const float* row, const int* place) {
-  const __m128 first = _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(row + place[0])));
-  return _mm_loadh_pi(first, reinterpret_cast<const __m64*>(row + place[1]));
+  double two[2];  // floats lie anywhere: copies, which become loads
+  std::memcpy(&two[0], row + place[0], sizeof(double));
+  std::memcpy(&two[1], row + place[1], sizeof(double));
+  return _mm_castpd_ps(_mm_set_pd(two[1], two[0]));
 }
 
 [[gnu::target("avx2")]] inline __m128 between(__m128 a, __m128 b, __m128 part) { return _mm_add_ps(a, _mm_mul_ps(_mm_sub_ps(b, a), part)); }

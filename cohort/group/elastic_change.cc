@@ -105,12 +105,14 @@ std::vector<const Elastic::Known*> Elastic::holders(const std::set<WorkerId>& wi
 bool Elastic::covered(const std::vector<const Known*>& holders) const {
   if (rules_.holding == Holding::whole) return !holders.empty();
   const std::size_t n = charter_.roster.size();
-  // While some have not got their part of this epoch's layout, nobody has begun to train, and those it was formed of still have theirs of
-  // the one before.
+  // Until all have got their part of this epoch's layout nobody has begun to train, and those it was formed of still have theirs of the
+  // one before.
   const bool laid_out = std::ranges::all_of(holders, [&](const Known* k) { return k->standing->epoch == charter_.epoch; });
   const auto old = std::ranges::count_if(
       holders, [&](const Known* k) { return charter_.rank_of(k->worker.id)->value < static_cast<std::int32_t>(charter_.holders); });
-  if (!laid_out) return charter_.holders > 0 && old == static_cast<std::ptrdiff_t>(charter_.holders);
+  const bool begun = laid_out && std::ranges::any_of(holders, &Known::settled);
+  if (!begun && charter_.holders > 0 && old == static_cast<std::ptrdiff_t>(charter_.holders)) return true;
+  if (!laid_out) return false;
   std::vector<bool> there(n, false);
   for (const Known* k : holders) there[static_cast<std::size_t>(charter_.rank_of(k->worker.id)->value)] = true;
   std::vector<bool> held = there;

@@ -444,6 +444,25 @@ TEST(Elastic, ShardsThatAreNotYetLaidOutAnewAreThoseOfTheEpochBefore) {
   }
 }
 
+TEST(Elastic, ANewcomerThatIsLostBeforeAnybodyHasSettledCostsNoShards) {
+  for (const bool begun : {false, true}) {
+    auto r = rules();
+    r.most = 4;
+    r.holding = Holding::shard;
+    Job job(r);
+    job.start();
+    job.arrives(4);
+    for (const int g : {1, 2, 3}) job.reports(g, 10);
+    ASSERT_EQ(job.elastic().charter().epoch, Epoch{2});
+    if (begun) job.settled({1}, 10);  // it has thrown the old pieces away
+    job.now(LinkEnded{4});
+    job.now(ProcessEnded{WorkerId{4}, "killed"});
+    std::string then;
+    for (const int g : {1, 2, 3}) then = job.reports(g, 10);
+    EXPECT_THAT(then, HasSubstr(begun ? "1=e3r0/3@disk" : "1=e3r0/3@10"));
+  }
+}
+
 TEST(Elastic, WorkersThatCannotReachEachOtherArePartedAtTheThirdAttempt) {
   auto r = rules();
   r.wanted = 4;

@@ -38,6 +38,7 @@ struct SeatOptions {
   net::Secret secret;
   std::string host;                 // what the roster calls this host
   std::string listen{"127.0.0.1"};  // the address of this host at which peers reach us
+  bool shards = false;              // the coordinator knows that each worker has a part of the state only
   Seconds heartbeat{2.0 / 3};       // as ElasticRules::heartbeat
   Seconds patience{30};             // without a coordinator, before the worker gives up
   Seconds farewell{2};              // the same for one that was asked to leave: nobody is there to let it go

@@ -35,9 +35,10 @@ Inflow::Pull Inflow::pull(Connection from, Haste haste) {
   return out;
 }
 
-// A peer that stops in the middle of a block fills it up first.
+// A peer that stops in the middle of a block fills it up first. One that lends its memory stamps the last block when it has heard of us.
 std::size_t Inflow::sure() const {
   if (blocked_ || stage_ == Stage::header) return 1;
+  if (stage_ == Stage::body && (header_.flags & kLentFlag) != 0) return block_left_;
   return stage_ == Stage::body ? block_left_ + kStampBytes : kStampBytes - stamp_have_;
 }
 

@@ -10,9 +10,9 @@ namespace cohort::net {
 namespace {
 
 // A message as it travels: header, blocks, a stamp behind each.
-std::vector<std::byte> stream_of(std::size_t bytes) {
+std::vector<std::byte> stream_of(std::size_t bytes, std::uint8_t flags = kCheckedFlag) {
   const std::vector<std::byte> body(bytes);
-  const HeaderBytes header = encode_header({.type = kDataFrame, .flags = kCheckedFlag, .length = bytes, .tag = {0, 1}, .sequence = 0});
+  const HeaderBytes header = encode_header({.type = kDataFrame, .flags = flags, .length = bytes, .tag = {0, 1}, .sequence = 0});
   std::vector<std::byte> out(header.begin(), header.end());
   for (std::size_t at = 0; at < bytes; at += kBlockBytes) {
     const ConstBytes block = ConstBytes(body).subspan(at, std::min(kBlockBytes, bytes - at));
@@ -45,6 +45,22 @@ TEST(Inflow, NeverCountsOnMoreThanIsOnItsWay) {
       EXPECT_EQ(most, kBlockBytes + kStampBytes);
     }
   }
+}
+
+// One that lends its memory stamps the last block when it has heard that the rest was read: nobody may sleep for that stamp.
+TEST(Inflow, CountsOnNoStampOfAMessageThatIsLent) {
+  const auto stream = stream_of(kBlockBytes + 5000, kCheckedFlag | kLentFlag);
+  Mailbox mailbox(Rank{0}, 2);
+  std::vector<std::byte> place(kBlockBytes + 5000);
+  const auto receive = mailbox.post(Rank{1}, {0, 1}, place);
+  Inflow in(mailbox, Rank{1});
+  for (std::size_t at = 0; at < stream.size(); at += 1000) {
+    if (at < stream.size() - kStampBytes) {
+      ASSERT_LE(in.sure(), stream.size() - kStampBytes - at) << "after " << at << " bytes";
+    }
+    ASSERT_EQ(in.feed(ConstBytes(stream).subspan(at, std::min<std::size_t>(1000, stream.size() - at))).end, Inflow::End::none);
+  }
+  EXPECT_TRUE(receive->done());
 }
 
 // A sender that gives up in the middle fills up its block first, so what was sure comes even then.

@@ -24,13 +24,15 @@ std::optional<group::SeatOptions> ElasticJob::from_environment(const group::Envi
     throw_failure(Kind::usage,
                   "COHORT_ELASTIC={} without COHORT_JOB, COHORT_RENDEZVOUS and COHORT_SECRET_FILE: `cohort run --min-n` sets all",
                   heartbeat);
-  const std::string tls = value("COHORT_TLS"), host = value("COHORT_HOST"), interface = value("COHORT_INTERFACE");
+  const std::string tls = value("COHORT_TLS"), shards = value("COHORT_SHARDS"), host = value("COHORT_HOST"),
+                    interface = value("COHORT_INTERFACE");
   const net::Address coordinator = net::Address::parse(rendezvous);
   return group::SeatOptions{.job = job,
                             .coordinator = coordinator,
                             .secret = net::Secret::from_file(secret).use_tls(!tls.empty() && parse_bool(tls)),
                             .host = host.empty() ? group::kThisHost : host,
                             .listen = interface.empty() ? net::address_towards(coordinator) : net::interface_address(interface),
+                            .shards = !shards.empty() && parse_bool(shards),
                             .heartbeat = parse_seconds(heartbeat)};
 }
 

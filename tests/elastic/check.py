@@ -263,10 +263,10 @@ def shards_killed(programs, scratch):
             took = job.await_epoch_after(before) - at
             print(f"stage {stage}: next step after {took:.2f} s, {job.steps_lost() - lost} steps again")
             assert job.steps_lost() - lost <= 1, job.log()
-            assert job.said(r"with shards laid out anew, \d+ % of them from buddy copies of lost ranks"), job.log()
             job.await_size(3)
             job.await_step(job.step() + 20)
             job.stops()
+            assert job.said(r"with shards laid out anew, \d+ % of them from buddy copies of lost ranks"), job.log()
             assert job.origins() == ["buddies", "peers"], job.origins()
             job.judge()
             job.same_as_replay()
@@ -294,10 +294,10 @@ def shards_lost(programs, scratch):
             for pid in [job.pid_of(rank) for rank in whom]:
                 job.kill(pid)
             job.await_epoch_after(before)
-            assert job.said("from the newest checkpoint: nobody") and job.said(r"goes on after update \d+ from its checkpoint"), job.log()
             job.await_size(n)
             job.await_step(job.step() + 10)
             job.stops()
+            assert job.said("from the newest checkpoint: nobody") and job.said(r"goes on after update \d+ from its checkpoint"), job.log()
             assert "checkpoint" in job.origins() and "buddies" not in job.origins(), job.origins()
             assert any(line["event"] == "restart" and line["epoch"] > 1 for _, line in job.history()), job.log()
             job.judge()

@@ -161,18 +161,19 @@ void Chronicle::watch(const StepResult& r, std::int64_t step) {
   window_counts_.clear();
   window_steps_ = 0;
   window_began_ = Clock::now();
-  for (const auto& change : stragglers_.changes()) {
+  const auto changes = stragglers_.changes();
+  registry_.gauge("cohort_slow_ranks", "ranks whose throughput is below 0.8 of the median")
+      .set(static_cast<double>(stragglers_.slow().size()));
+  for (const auto& change : changes) {
     const auto rank = change.rank.value;
+    registry_.gauge("cohort_rank_slow", "1: its throughput is below 0.8 of the median", {{"rank", fmt::to_string(rank)}}).set(change.slow);
     note(fmt::format("step {}: {}", step, describe(change)),
          {{"step", step}, {"slow_rank", rank}, {"slow", change.slow}, {"of_median", change.of_median}});
-    registry_.gauge("cohort_rank_slow", "1: its throughput is below 0.8 of the median", {{"rank", fmt::to_string(rank)}}).set(change.slow);
     if (change.slow)
       slow_.push_back({rank, step, -1, change.of_median});
     else
       ends_slowness(rank, step);
   }
-  registry_.gauge("cohort_slow_ranks", "ranks whose throughput is below 0.8 of the median")
-      .set(static_cast<double>(stragglers_.slow().size()));
 }
 
 std::string Chronicle::slow_text() const {

@@ -73,7 +73,10 @@ void ElasticTrainer::enter(const Seat::Begun& epoch) {
   if (sharded_ && std::exchange(entered_, true)) renew_model();
   if (!sharded_ && !epoch.base && std::exchange(trained_, false)) materials_ = gather_materials(config_);  // of a history that was given up
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  session_->learner = std::make_unique<Learner>(comm, config_, cores, comm.size(), where_, materials_);
+  const auto& members = epoch.roster.members;
+  const auto& here = members[static_cast<std::size_t>(epoch.rank.value)].host;
+  const auto ranks_here = static_cast<int>(std::ranges::count(members, here, &group::Member::host));
+  session_->learner = std::make_unique<Learner>(comm, config_, cores, ranks_here, where_, materials_);
   const bool first = epoch.roster.epoch.value == 1;
   session_->keeper = std::make_unique<Keeper>(comm, *session_->learner, first ? config_ : resuming(), config_text_);
   std::optional<std::int64_t> resumed;
@@ -98,10 +101,10 @@ void ElasticTrainer::enter(const Seat::Begun& epoch) {
   });
   open_books(epoch, resumed);
   comm.barrier({.name = "the beginning of the epoch"});
+  job_->seat().entered(session_->learner->step());  // from here on the old pieces are of no use
   session_->ready = true;
   carried_.shards.clear();
   on_disk_ = false;
-  job_->seat().entered(session_->learner->step());
 }
 
 // A newcomer read the file of settings later than rank 0 did. It goes; the others notice that as any loss.

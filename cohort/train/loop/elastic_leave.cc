@@ -13,7 +13,7 @@ namespace cohort {
 void ElasticTrainer::leave_shards() {
   if (!sharded_) return;
   where_.doing("handing over");
-  session_->keeper->finish();  // of a save in flight this rank's part is written
+  session_->keeper->finish(&job_->seat().sealed());  // of a save in flight this rank's part is written
   auto& comm = *session_->comm;
   std::int32_t mine = job_->seat().leaving() ? 1 : 0;
   std::vector<std::int32_t> leaving(static_cast<std::size_t>(comm.size()));
@@ -32,7 +32,7 @@ void ElasticTrainer::leave_shards() {
 void ElasticTrainer::save_together() {
   Keeper& keeper = *session_->keeper;
   keeper.save();
-  keeper.finish();
+  keeper.finish(&job_->seat().sealed());
   std::int32_t saved = keeper.saved() ? 1 : 0;
   session_->comm->all_reduce(collective::piece(std::span(&saved, 1)), collective::Op::min, {.name = "is it saved"});
   if (saved != 0) session_->chronicle->say(fmt::format("saved update {} in {}", session_->learner->step(), keeper.folder()));

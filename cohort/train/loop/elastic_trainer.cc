@@ -26,6 +26,11 @@ ElasticTrainer::ElasticTrainer(group::SeatOptions seat, TrainConfig config, Elas
       materials_([&] {
         check(config_);
         check_elastic(config_);
+        if (sharded_ && !seat.shards)
+          throw_failure(Kind::usage,
+                        "sync {} keeps a part of the state on every worker, and the coordinator of this job was not told so: start it with "
+                        "`cohort train --min-n`",
+                        config_.sync);
         where.doing("opening model and data");
         if (config_.threads == 0) config_.threads = settings_.threads;
         if (config_.threads > 0) at::set_num_threads(config_.threads);
@@ -127,9 +132,9 @@ void ElasticTrainer::finish() {
   s.comm->all_reduce(collective::piece(std::span(&known, 1)), collective::Op::min, {.name = "is the evaluation known"});
   if (known == 0) test_ = s.learner->evaluate();
   where_.doing("writing the last checkpoint");
-  s.keeper->finish();
+  s.keeper->finish(&job_->seat().sealed());
   s.keeper->save();
-  s.keeper->finish();
+  s.keeper->finish(&job_->seat().sealed());
   summary_ = s.chronicle->finish(test_, *s.learner);
   summary_->saved = s.keeper->saved();
   if (s.comm->rank().value != 0) summary_.reset();

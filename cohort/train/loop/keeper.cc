@@ -21,6 +21,7 @@ namespace cohort {
 namespace {
 
 constexpr Seconds kLastSave{120};  // how long the end of a run waits for its last checkpoint
+constexpr Seconds kLook{0.1};      // .. and how often it looks whether that is still of use
 
 constexpr Seconds kOtherRanks{1};  // rank 0 has heard of the end of a save before the others have
 constexpr int kAlarm = 2;          // checkpoints left out in a row
@@ -249,13 +250,19 @@ void Keeper::note(const checkpoint::Outcome& outcome) {
   log_error("the checkpoint of step {} was not written: {}; training goes on, the one before stays", outcome.step, outcome.error->what);
 }
 
-void Keeper::finish() {
+void Keeper::finish(const std::atomic<bool>* given_up) {
   if (!writer_) return;
   const Deadline deadline = Deadline::in(kLastSave);
-  try {
-    while (const auto outcome = writer_->wait(deadline)) note(*outcome);
-  } catch (const Failure& failure) {  // a disk that hangs
-    log_error("{}", failure.what());
+  while (true) {
+    try {
+      const auto outcome = writer_->wait(given_up != nullptr ? deadline.sooner(Deadline::in(kLook)) : deadline);
+      if (!outcome) return;
+      note(*outcome);
+    } catch (const Failure& failure) {
+      if (given_up != nullptr && *given_up)
+        throw_failure(Kind::aborted, "a rank was lost while the checkpoint of step {} was being written", last_saved_);
+      if (deadline.passed()) return log_error("{}", failure.what());  // a disk that hangs
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 // on from either (another number shares the rest of the epoch out anew). Owner: Trainer. Threads: one. Failure: restore() throws, on all
 // ranks; a save that fails (full disk) is reported, on all ranks that had a part in it, and training goes on.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,7 +26,8 @@ class Keeper {
   std::optional<std::int64_t> restore();
   void save_if_due(bool epoch_ended);  // after a step
   void save();                         // now; every rank calls it
-  void finish();                       // waits for the save in flight, bounded
+  // Waits for the save in flight, bounded. given_up: set by another thread when there is nobody left to wait for: Kind::aborted.
+  void finish(const std::atomic<bool>* given_up = nullptr);
   // With buddy copies, after a rank was lost (`why` names it): the survivors save what all of them and the lost one had. Where it lies, or
   // nothing, and the log says why. Not a collective: ranks meet in the folder.
   std::optional<checkpoint::Checkpoint> rescue(const Error& why);
