@@ -73,12 +73,12 @@ lint: setup ## formatting, clang-tidy on the torch-free rooms, arrows between ro
 asan: setup ## the torch-free rooms' tests under AddressSanitizer and UBSan
 	@$(call configure,asan,build-asan)
 	@cmake --build --preset asan -j $(JOBS)
-	@UBSAN_OPTIONS=print_stacktrace=1 ctest --preset asan -j $(JOBS) --no-tests=error
+	@COHORT_TEST_SLOWDOWN=2 UBSAN_OPTIONS=print_stacktrace=1 ctest --preset asan -j $(JOBS) --no-tests=error
 
 tsan: setup ## the torch-free rooms' tests under ThreadSanitizer
 	@$(call configure,tsan,build-tsan)
 	@$(STILL) cmake --build --preset tsan -j $(JOBS)
-	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(STILL) ctest --preset tsan -j $(JOBS) --no-tests=error
+	@COHORT_TEST_SLOWDOWN=2 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(STILL) ctest --preset tsan -j $(JOBS) --no-tests=error
 
 fuzz: setup ## each fuzzer for FUZZ_SECONDS (20)
 	@tools/setup.sh fuzz

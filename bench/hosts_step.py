@@ -5,7 +5,9 @@
 
 One rank a host. In turns, over the same link: cohort, torch's DDP (bench/contestants/torch_ddp.py), the same ranks without any synchronisation
 (what a step computes), and an all-reduce of the model's gradients alone (what it communicates). A step cannot be shorter than the longer
-of the last two; `over_limit` says how much longer it is. One JSON object a model. Needs root, for the namespaces (bench/hosts.py).
+of the last two; `over_limit` says how much longer it is. Ranks that wait for each other in every step cannot be faster than the slower one of each:
+`lockstep_ms` is what the steps of the unsynchronised ranks come to that way, and `over_lockstep` how much longer ours are than that or the all-reduce.
+One JSON object a model. Needs root, for the namespaces (bench/hosts.py).
 """
 import argparse
 import json
@@ -43,7 +45,7 @@ def ours(o, spaces, model, who, secret, number):
                    MASTER_PORT=str(21000 + 2 * number), TORCHELASTIC_RUN_ID=f"bench{number}", COHORT_SECRET_FILE=secret)
               for r in range(o.hosts)]
     said = json.loads(hosts.run_ranks(in_each(spaces, command), LIMIT, places).strip().splitlines()[-1])
-    return o.hosts * batch / said["samples_per_s"]
+    return o.hosts * batch / said["samples_per_s"], o.hosts * batch / said["lockstep_samples_per_s"]
 
 
 def ddp(o, spaces, model, number):
@@ -82,17 +84,22 @@ def main():
         secret.flush()
         number = 0
         for model in o.models.split(","):
-            taken = {who: [] for who in WHO}
+            taken = {who: [] for who in [*WHO, "lockstep"]}
             for round_ in range(o.rounds):
                 for who in WHO[round_ % 4:] + WHO[:round_ % 4]:
                     number += 1
-                    taken[who].append(all_reduce(o, spaces, model) if who == "all_reduce" else
-                                      ddp(o, spaces, model, number) if who == "torch-ddp" else ours(o, spaces, model, who, secret.name, number))
+                    if who in ("cohort", "unsynced"):
+                        took, lockstep = ours(o, spaces, model, who, secret.name, number)
+                        taken[who].append(took)
+                        taken["lockstep"] += [lockstep] if who == "unsynced" else []
+                    else:
+                        taken[who].append(all_reduce(o, spaces, model) if who == "all_reduce" else ddp(o, spaces, model, number))
             middle = {who: statistics.median(of) for who, of in taken.items()}
             limit = max(middle["unsynced"], middle["all_reduce"])
             row = {"model": model, "hosts": o.hosts, "rate_mbit": o.rate, "mtu": o.mtu, "congestion": o.congestion, "rounds": o.rounds}
-            row |= {f"{who}_ms": [round(1e3 * t, 2) for t in (middle[who], min(taken[who]), max(taken[who]))] for who in WHO}
-            row |= {"over_limit": round(middle["cohort"] / limit - 1, 3), "times_ddp": round(middle["torch-ddp"] / middle["cohort"], 3)}
+            row |= {f"{who}_ms": [round(1e3 * t, 2) for t in (middle[who], min(taken[who]), max(taken[who]))] for who in taken}
+            row |= {"over_limit": round(middle["cohort"] / limit - 1, 3),
+                    "over_lockstep": round(middle["cohort"] / max(middle["lockstep"], middle["all_reduce"]) - 1, 3), "times_ddp": round(middle["torch-ddp"] / middle["cohort"], 3)}
             print(json.dumps(row), flush=True)
 
 

@@ -118,8 +118,8 @@ void coordinate(group::ElasticCoordinatorOptions how, net::Listener listener, in
 
 }  // namespace
 
-CoordinatorProcess::CoordinatorProcess(group::ElasticRules rules, net::Secret secret, net::Listener listener)
-    : rules_(std::move(rules)), secret_(std::move(secret)), listener_(std::move(listener)), log_(nameless_file()) {}
+CoordinatorProcess::CoordinatorProcess(group::ElasticRules rules, const net::Secret& secret, net::Listener listener)
+    : rules_(std::move(rules)), secret_(secret), listener_(std::move(listener)), log_(nameless_file()) {}
 
 CoordinatorProcess::~CoordinatorProcess() { close(); }
 

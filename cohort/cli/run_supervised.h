@@ -29,7 +29,7 @@ class CoordinatorProcess {
   static constexpr int kStarts = 5;  // again, within ..
   static constexpr Seconds kWithin{60};
 
-  CoordinatorProcess(group::ElasticRules rules, net::Secret secret, net::Listener listener);
+  CoordinatorProcess(group::ElasticRules rules, const net::Secret& secret, net::Listener listener);
   ~CoordinatorProcess();  // as close()
   CoordinatorProcess(const CoordinatorProcess&) = delete;
   CoordinatorProcess& operator=(const CoordinatorProcess&) = delete;

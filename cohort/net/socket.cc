@@ -52,13 +52,17 @@ void prepare_socket(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(kDeadHost.count()) - 1);
 }
 
-bool host_is_silent(int fd) {
+Seconds unanswered_for(int fd) {
   tcp_info info{};
   socklen_t size = sizeof info;
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return Seconds{0};
   // A full receive window is answered probe by probe, which sets both counters back to zero.
   const bool unanswered = info.tcpi_retransmits >= 2 || info.tcpi_probes >= 2;
-  return unanswered && info.tcpi_last_ack_recv >= static_cast<std::uint32_t>(kDeadHost.count() * 1000);
+  return unanswered ? Seconds{info.tcpi_last_ack_recv / 1e3} : Seconds{0};
+}
+
+void keep_probing(int fd, Seconds limit) {
+  if (is_tcp(fd)) set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(limit.count()));
 }
 
 bool connection_is_over(int fd) {

@@ -19,8 +19,12 @@ Fd open_socket(int family);
 // Not TCP_USER_TIMEOUT: it also kills the connection to a healthy process that is too busy to read for that long (zero window).
 void prepare_socket(int fd);
 inline constexpr Seconds kDeadHost{3};
-// The same for a stream with bytes on their way: the peer's kernel has answered neither them nor a probe for kDeadHost.
-bool host_is_silent(int fd);
+// The peer's kernel has answered neither bytes on their way nor probes for so long; zero: it has answered the last but one.
+Seconds unanswered_for(int fd);
+inline bool host_is_silent(int fd) { return unanswered_for(fd) >= kDeadHost; }
+inline constexpr Seconds kLastHope{15};  // for a stream whose host answers otherwise
+// Lets keepalive go on probing for so long, where somebody looks at unanswered_for() himself.
+void keep_probing(int fd, Seconds limit);
 bool connection_is_over(int fd);  // reset, or closed on both sides: what is unsent stays so
 
 bool peer_is_local(int fd);  // on this host, as far as addresses tell: loopback, unix, or both ends have the same address

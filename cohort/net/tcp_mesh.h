@@ -10,6 +10,7 @@
 
 #include "cohort/net/hub.h"
 #include "cohort/net/inflow.h"
+#include "cohort/net/knock.h"
 #include "cohort/net/outflow.h"
 #include "cohort/net/tcp.h"
 
@@ -49,6 +50,8 @@ struct TcpPeer {
   std::atomic<bool> over{false};     // nothing is read any more: it is gone, or the link has failed
   std::atomic<bool> left{false};     // it ended with a goodbye
   std::atomic<bool> hung_up{false};  // the kernel saw the end of the stream: what is left is little
+  Knock knock;                       // monitor only: while the stream is silent ..
+  Clock::time_point answered{};      // .. and when its host last answered
   bool shut = false;                 // destructor only: we have said all we had to say
 };
 
@@ -85,6 +88,7 @@ class TcpMesh : public Hub {  // MixedMesh derives from it: peers of this host i
 
   void monitor();
   bool look_after(TcpPeer& p);  // true: look again soon
+  static bool vanished(TcpPeer& p);
   void say_goodbye() noexcept;
   static bool gone(TcpPeer& p) noexcept;
 

@@ -16,6 +16,7 @@ namespace {
 constexpr int kHurryMs = 20;    // between two looks while something is left to do
 constexpr int kStrollMs = 500;  // while some host could vanish
 constexpr int kHurries = 100;   // then a peer that does not take its last words is looked at now and then only
+constexpr Seconds kDoubt{1};    // a stream is silent for so long: its host is asked in another way
 constexpr Seconds kGoodbye{1};  // how long a leaving mesh tries to get its last bytes out
 
 }  // namespace
@@ -52,12 +53,25 @@ bool TcpMesh::look_after(TcpPeer& p) {
     return p.out.waiting();
   }
   if (!p.hung_up.load()) {
-    if (!p.is_local && host_is_silent(p.fd())) ended(p, {.end = Inflow::End::closed, .text = "its host has not answered for 3 s"});
+    if (!p.is_local && vanished(p)) ended(p, {.end = Inflow::End::closed, .text = "its host has not answered for 3 s"});
     return false;
   }
   while (!closing_.load() && poll_once()) {
   }
   return !p.over.load();  // another thread drives, or the mailbox is full: somebody will get there
+}
+
+// Where packets are lost a stream may be without an answer for long: four in a row are enough, since it waits twice as long each time.
+bool TcpMesh::vanished(TcpPeer& p) {
+  const Seconds silent = unanswered_for(p.fd());
+  if (silent < kDoubt) {
+    p.knock = {};
+    p.answered = {};
+    return false;
+  }
+  if (p.knock.answered()) p.answered = Clock::now();
+  p.knock.call(p.fd());
+  return silent >= kDeadHost && (Clock::now() - p.answered >= kDeadHost || silent >= kLastHope);
 }
 
 // True when nothing is left to do for this peer.

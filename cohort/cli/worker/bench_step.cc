@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cohort/base/error.h"
 #include "cohort/cli/worker/resident.h"
@@ -165,6 +166,12 @@ double quiet(std::vector<double> took) {
   return *at;
 }
 
+// Seconds of all steps if each had taken as long as on the rank that was slowest in it: ranks that wait for each other cannot be faster.
+double in_lockstep(const Job& job, std::vector<double> took) {
+  job.comm().all_reduce(collective::piece(std::span(took)), collective::Op::max);
+  return std::accumulate(took.begin(), took.end(), 0.0);
+}
+
 }  // namespace
 
 std::string run_steps(const Job& job, const StepRun& run) {
@@ -198,11 +205,13 @@ std::string run_steps(const Job& job, const StepRun& run) {
                     (moved_bytes(job) - moved) / run.steps};
   job.comm().all_reduce({times, 5, collective::Dtype::f64}, collective::Op::average);
   const auto [first, last] = curve(job, steps);
+  const double lockstep = in_lockstep(job, took);
   if (job.rank().value != 0) return {};
   const double samples = static_cast<double>(run.batch) * job.size() * run.steps;
   const double comm = times[1] / times[0], wait = times[2] / times[0];
   const nlohmann::ordered_json line{{"samples_per_s", samples / times[0]},
                                     {"quiet_samples_per_s", samples / run.steps / quiet(took)},
+                                    {"lockstep_samples_per_s", samples / lockstep},
                                     {"steps", run.steps},
                                     {"first_loss", first},
                                     {"last_loss", last},
