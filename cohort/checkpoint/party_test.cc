@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "cohort/base/failure_of.h"
 #include "cohort/checkpoint/sharded_samples.h"
@@ -78,6 +80,26 @@ TEST(Party, RankZeroThatFailsIsHeardByTheOthers) {
   EXPECT_THAT(outcomes[1], HasSubstr("called off"));
   EXPECT_THAT(outcomes[2], HasSubstr("called off"));
   EXPECT_EQ(entries(folder.path()), 0U);
+}
+
+TEST(Party, ASaveThatIsCalledOffIsGoneAlthoughAnotherStillWritesIntoIt) {
+  const MemoryDir folder;
+  for (int round = 0; round < 50; ++round) {
+    auto workshop = std::make_unique<Workshop>(workshop_path(folder.path(), round));
+    const std::string path = workshop->path();
+    std::atomic<int> written = 0;
+    std::thread writer([&] {
+      try {
+        while (true) write_file_atomically(fmt::format("{}/{}", path, written++), "part", 0600);
+      } catch (const Failure&) {  // it is gone
+      }
+    });
+    while (written < 3) std::this_thread::yield();
+    workshop.reset();
+    EXPECT_FALSE(std::filesystem::exists(path));
+    writer.join();
+    ASSERT_EQ(entries(folder.path()), 0U) << "round " << round;
+  }
 }
 
 TEST(Party, RanksThatDisagreeOnWhoOwnsWhatSaveNothing) {

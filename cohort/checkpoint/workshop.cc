@@ -66,7 +66,12 @@ bool Workshop::make() {
 }
 
 Workshop::~Workshop() {
-  if (ours_) remove_tree(path_);
+  if (ours_) abandon_workshop(path_);
+}
+
+void abandon_workshop(const std::string& path) noexcept {
+  const std::string gone = path + "-gone";
+  remove_tree(::rename(path.c_str(), gone.c_str()) == 0 ? gone : path);
 }
 
 void sweep_workshops(const std::string& folder) {

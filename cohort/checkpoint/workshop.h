@@ -29,6 +29,9 @@ class Workshop {
   bool ours_ = false;
 };
 
+// Takes a workshop away in one step, so that whoever still writes into it finds it gone and makes no new file in it.
+void abandon_workshop(const std::string& path) noexcept;
+
 // Removes the workshops in this folder that no living process holds.
 void sweep_workshops(const std::string& folder);
 

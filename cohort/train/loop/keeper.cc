@@ -238,7 +238,7 @@ void Keeper::call_off(std::span<const Rank> lost) noexcept {
   if (!sharded_ || in_flight_.empty() || !writer_->busy()) return;
   for (const Rank rank : lost) {
     if (rank == Rank{0})
-      remove_tree(in_flight_);  // nobody is left to end it; the others notice that it is gone
+      checkpoint::abandon_workshop(in_flight_);  // nobody is left to end it; the others notice that it is gone
     else if (store_)
       checkpoint::decline({in_flight_, rank.value, comm_.size()}, last_saved_, {Kind::peer_lost, "it was lost before", rank});
   }
