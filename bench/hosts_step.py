@@ -15,6 +15,7 @@ import os
 import secrets
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import types
@@ -79,7 +80,10 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with hosts.network(o.hosts, o.rate, o.mtu) as spaces, tempfile.NamedTemporaryFile("w", suffix=".secret") as secret:
         for space in spaces:
-            hosts.sh("ip", "netns", "exec", space, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={o.congestion}")
+            try:
+                hosts.sh("ip", "netns", "exec", space, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={o.congestion}")
+            except subprocess.CalledProcessError:  # both contestants are to have the same
+                sys.exit(f"this kernel lets no namespace choose {o.congestion}: try another --congestion, the system's for one")
         secret.write(secrets.token_hex(32))
         secret.flush()
         number = 0

@@ -44,19 +44,24 @@ def abandoned(programs, scratch):
         assert job.said("no worker is left"), job.log()
 
 
+def lose_one_of_three(job, dice, which):
+    """kill -9 of any worker at any step: the others go on, and compute at most one step again."""
+    job.await_size(3)
+    job.await_step(job.step() + dice.randrange(5, 40))
+    before, lost = job.epoch(), job.steps_lost()
+    at = job.kill(dice.choice(job.workers()))
+    took = job.await_epoch_after(before) - at
+    print(f"{which}: next step after {took:.2f} s, {job.steps_lost() - lost} steps again")
+    assert job.steps_lost() - lost <= 1, job.log()
+
+
 def killed(programs, scratch):
     """kill -9 at random steps: survivors go on, a replacement comes, at most one step is computed again, and the bits are those of a run without
     faults whose ranks came and went at the same steps."""
     dice = random.Random(6)
     with Job(programs, scratch, "run", n=3, least=2, steps=FOR_EVER, optim__rule="adam(lr=1e-3)") as job:
         for kill in range(2):
-            job.await_size(3)
-            job.await_step(job.step() + dice.randrange(5, 40))
-            before, lost = job.epoch(), job.steps_lost()
-            at = job.kill(dice.choice(job.workers()))
-            took = job.await_epoch_after(before) - at
-            print(f"kill {kill}: next step after {took:.2f} s, {job.steps_lost() - lost} steps again")
-            assert job.steps_lost() - lost <= 1, job.log()
+            lose_one_of_three(job, dice, f"kill {kill}")
         job.await_size(3)
         job.await_step(job.step() + 20)
         job.stops()
@@ -261,13 +266,7 @@ def shards_killed(programs, scratch):
     overflowing = {"precision": "fp16", "scale": "torch(init=65536, window=3)"}  # steps are left out all the time
     for stage, sets in ((1, {}), (2, overflowing), (3, {})):
         with ShardedJob(programs, scratch, f"stage{stage}", 3, 2, f"zero(stage={stage}, op=sum, buddy=true)", steps=FOR_EVER, **sets) as job:
-            job.await_size(3)
-            job.await_step(job.step() + dice.randrange(5, 40))
-            before, lost = job.epoch(), job.steps_lost()
-            at = job.kill(dice.choice(job.workers()))
-            took = job.await_epoch_after(before) - at
-            print(f"stage {stage}: next step after {took:.2f} s, {job.steps_lost() - lost} steps again")
-            assert job.steps_lost() - lost <= 1, job.log()
+            lose_one_of_three(job, dice, f"stage {stage}")
             job.await_size(3)
             job.await_step(job.step() + 20)
             job.stops()
