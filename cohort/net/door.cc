@@ -39,7 +39,9 @@ void Door::look_for(Strangers::iterator stranger) {
   stranger->watched = wanted;
 }
 
-std::optional<Wire> Door::welcome_strangers() {
+// They are heard in the order in which they speak, which epoll keeps: who has ended its part is known before anybody that called later is
+// judged.
+void Door::welcome_strangers() {
   for (std::size_t n = 0; n < kBatch && has_room(); ++n) {
     Fd socket = accept_one(listener_, Deadline::in(0s));
     if (!socket) break;
@@ -48,13 +50,13 @@ std::optional<Wire> Door::welcome_strangers() {
       forget(strangers_.begin());
     }
     std::string where = peer_text(socket.get());
-    Greeting greeting(std::move(socket), std::move(where), Handshake(Handshake::Side::listener, secret_, mine_, admit_), Deadline{});
+    Greeting greeting(std::move(socket), std::move(where), Handshake(Handshake::Side::listener, secret_, mine_, admit_),
+                      Deadline::in(kHandshakeLimit));
     strangers_.push_back({std::move(greeting), Deadline::in(kHearing)});
     const auto last = std::prev(strangers_.end());
     by_fd_.emplace(last->greeting.fd(), last);
-    if (auto wire = hear(last)) return wire;
+    look_for(last);
   }
-  return std::nullopt;
 }
 
 std::optional<Wire> Door::hear(Strangers::iterator stranger) {
@@ -87,7 +89,7 @@ std::optional<Wire> Door::hear_ready() {
 }
 
 std::optional<Wire> Door::advance() {
-  if (auto wire = welcome_strangers()) return wire;
+  welcome_strangers();
   if (auto wire = hear_ready()) return wire;
   while (!strangers_.empty() && strangers_.front().greeting.limit().passed())
     if (auto wire = hear(strangers_.begin())) return wire;

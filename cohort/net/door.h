@@ -45,7 +45,7 @@ class Door {
   };
   using Strangers = std::list<Stranger>;
   bool has_room() const { return strangers_.size() < kStrangers || strangers_.front().heard.passed(); }
-  std::optional<Wire> welcome_strangers();
+  void welcome_strangers();
   std::optional<Wire> hear(Strangers::iterator stranger);
   std::optional<Wire> hear_ready();
   void look_for(Strangers::iterator stranger);
