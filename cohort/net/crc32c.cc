@@ -1,5 +1,6 @@
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "cohort/net/frame.h"
 
@@ -29,13 +30,47 @@ std::uint32_t by_table(const std::byte* at, std::size_t n, std::uint32_t c) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) std::uint32_t by_instruction(const std::byte* at, std::size_t n, std::uint32_t c) {
-  std::uint64_t wide = c;
-  for (; n >= 8; n -= 8, at += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, at, 8);
-    wide = _mm_crc32_u64(wide, word);
+constexpr std::size_t kLane = 2_KiB;
+
+// What becomes of a checksum when so many zeros follow: linear in its bits, hence one table for each of its bytes.
+class Zeros {
+ public:
+  explicit Zeros(std::size_t count) {
+    const std::vector<std::byte> zeros(count);
+    for (std::size_t k = 0; k < 4; ++k)
+      for (std::uint32_t b = 1; b < 256; ++b) {
+        const std::uint32_t low = b & (~b + 1);
+        after_[k][b] = b == low ? by_table(zeros.data(), count, b << (8 * k)) : after_[k][low] ^ after_[k][b ^ low];
+      }
   }
+  std::uint32_t after(std::uint64_t c) const {
+    return after_[0][c & 0xff] ^ after_[1][(c >> 8) & 0xff] ^ after_[2][(c >> 16) & 0xff] ^ after_[3][(c >> 24) & 0xff];
+  }
+
+ private:
+  std::array<std::array<std::uint32_t, 256>, 4> after_{};
+};
+
+std::uint64_t word_at(const std::byte* at) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// The instruction takes three cycles and a new one may begin in each: three lanes at a time are three times as fast as one.
+__attribute__((target("sse4.2"))) std::uint32_t by_instruction(const std::byte* at, std::size_t n, std::uint32_t c) {
+  static const Zeros one(kLane), two(2 * kLane);
+  std::uint64_t wide = c;
+  for (; n >= 3 * kLane; n -= 3 * kLane, at += 3 * kLane) {
+    std::uint64_t second = 0, third = 0;
+    for (const std::byte* p = at; p < at + kLane; p += 8) {
+      wide = _mm_crc32_u64(wide, word_at(p));
+      second = _mm_crc32_u64(second, word_at(p + kLane));
+      third = _mm_crc32_u64(third, word_at(p + 2 * kLane));
+    }
+    wide = two.after(wide) ^ one.after(second) ^ third;
+  }
+  for (; n >= 8; n -= 8, at += 8) wide = _mm_crc32_u64(wide, word_at(at));
   auto narrow = static_cast<std::uint32_t>(wide);
   for (; n > 0; --n, ++at) narrow = _mm_crc32_u8(narrow, static_cast<unsigned char>(*at));
   return narrow;
