@@ -27,6 +27,7 @@ namespace cohort::cli {
 namespace {
 
 constexpr Seconds kEndLimit{1};
+constexpr Seconds kSaveLimit{8};  // for workers whose launcher is lost
 
 // Ours alone: whatever else in this process prints to stdout must not end up in the middle of a frame.
 Channel take_streams() {
@@ -75,6 +76,7 @@ class Agent : public RankSink {
   void tick();
   void refuse(int code, const std::string& what);
   void wind_up();
+  void let_save();
   void flush();
   bool elastic() const { return order_ && order_->elastic(); }
   int number_of(int rank) const { return elastic() ? numbers_.at(static_cast<std::size_t>(rank)) : rank; }
@@ -256,6 +258,8 @@ void Agent::take_own_signals() {
         ranks_.move(Clock::now(), true, true);  // its last words go before its end
         channel_.send(AgentFrame::ended, encode(AgentEnded{number_of(e.rank), e.status}));
       }
+    } else if (elastic() && (number == SIGTERM || number == SIGUSR1)) {
+      channel_.send(AgentFrame::leaving);
     } else if (number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT) {
       refuse(kExitSignalBase + number, fmt::format("its agent was told to end by {}", signal_name(number)));
     }
@@ -287,8 +291,22 @@ void Agent::refuse(int code, const std::string& what) {
   channel_.send(AgentFrame::trouble, encode(AgentTrouble{code, what}));
 }
 
+// The launcher is gone, and these can save what they have: they get a moment, as they would on its own host.
+void Agent::let_save() {
+  ranks_.signal(SIGTERM);
+  for (const Deadline limit = Deadline::in(kSaveLimit); ranks_.running() > 0 && !limit.passed();) {
+    std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}};
+    ranks_.add_polls(fds, true, true);
+    poll(fds.data(), fds.size(), limit.left_ms());
+    signals_.take();
+    ranks_.take_ends();
+    ranks_.move(Clock::now(), true, true);
+  }
+}
+
 // Nothing of this host's part may stay behind; what the ranks wrote last still goes to the launcher.
 void Agent::wind_up() {
+  if (alone() && elastic() && order_->notices) let_save();
   if (ranks_.running() > 0) ranks_.signal(SIGKILL);
   if (alone() || refused_)
     kill_descendants(Deadline::in(kEndLimit));

@@ -40,7 +40,8 @@ std::optional<AgentMessage> Channel::next() {
   if (!greeted_ || in_bytes_.size() - taken_ < kHead) return std::nullopt;
   const auto length = net::get_little<std::uint32_t>(raw(in_bytes_, taken_));
   const auto type = net::get_little<std::uint16_t>(raw(in_bytes_, taken_ + 4));
-  if (length > kMostMessage || type < static_cast<std::uint16_t>(AgentFrame::call) || type > static_cast<std::uint16_t>(AgentFrame::failed))
+  if (length > kMostMessage || type < static_cast<std::uint16_t>(AgentFrame::call) ||
+      type > static_cast<std::uint16_t>(AgentFrame::leaving))
     throw_failure(Kind::corrupt, "a frame of type {} and {} bytes: the stream between launcher and agent is damaged", type, length);
   if (in_bytes_.size() - taken_ - kHead < length) return std::nullopt;
   const std::byte* body = raw(in_bytes_, taken_ + kHead);

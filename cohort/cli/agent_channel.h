@@ -33,6 +33,7 @@ enum class AgentFrame : std::uint16_t {
   more,      // launcher: one more worker of an elastic job
   added,     // agent: it is this process
   failed,    // agent: it could not be started, and why
+  leaving,   // agent: told to end, it asks that the workers of its host may leave
 };
 
 struct AgentMessage {

@@ -1,6 +1,7 @@
 #include "cohort/cli/run_discovery.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,7 +16,7 @@
 namespace cohort::cli {
 namespace {
 
-constexpr Seconds kAnswerLimit{10};
+constexpr Seconds kLook{0.02};
 constexpr std::size_t kMostText = 1 << 20;
 
 void read_all(Fd& from, std::string& into) {
@@ -48,7 +49,7 @@ void Discovery::move() {
     kill(-script_.pid, SIGKILL);
     under_way_ = false;
     script_ = {};
-    fail(fmt::format("no answer within {}", format_seconds(kAnswerLimit)));
+    fail(fmt::format("no answer within {}", format_seconds(plan_.answer_limit)));
   } else if (status_ && !script_.out) {
     conclude();
   }
@@ -66,7 +67,7 @@ void Discovery::ask() {
   answer_.clear();
   complaint_.clear();
   status_.reset();
-  give_up_ = Deadline::in(kAnswerLimit);
+  give_up_ = Deadline::in(plan_.answer_limit);
 }
 
 void Discovery::read_answer() {
@@ -96,7 +97,28 @@ void Discovery::conclude() {
   }
 }
 
+group::Hosts Discovery::ask_once(DiscoveryPlan plan) {
+  Discovery script(std::move(plan));
+  script.ask();
+  std::vector<pollfd> fds;
+  while (script.under_way_) {
+    fds.clear();
+    script.add_polls(fds);
+    const Deadline look = script.next_look().sooner(Deadline::in(kLook));  // for its end, which no descriptor tells of
+    poll(fds.data(), fds.size(), look.left_ms());
+    int status = 0;
+    if (!script.status_ && waitpid(script.script_.pid, &status, WNOHANG) > 0) script.status_ = status;
+    const pid_t pid = script.script_.pid;
+    script.move();
+    if (!script.under_way_ && !script.status_) waitpid(pid, &status, 0);  // killed
+  }
+  if (script.failing_) throw_failure(Kind::usage, "--host-discovery-script '{}' failed: {}", printable(script.plan_.command), script.why_);
+  fmt::print(stderr, "{}", script.complaint_);
+  return script.known_;
+}
+
 void Discovery::fail(const std::string& why) {
+  why_ = why;
   if (std::exchange(failing_, true)) return;
   notices_.push_back(fmt::format("--host-discovery-script '{}' failed: {}; the hosts stay as they were", printable(plan_.command), why));
 }

@@ -1,6 +1,6 @@
 // A discovery script that is asked again and again while an elastic job runs: hosts come and go with its answers. A script that fails, says
 // nonsense or does not end leaves the last answer as it was, which is said once, and again when it is well.
-// Owner: the launcher. Threads: one. Failure: none; lines for people (take_notices).
+// Owner: the launcher. Threads: one. Failure: none but of ask_once; lines for people (take_notices).
 #pragma once
 #include <poll.h>
 
@@ -18,6 +18,7 @@ namespace cohort::cli {
 struct DiscoveryPlan {
   std::string command;  // a shell reads it
   Seconds every{1};
+  Seconds answer_limit{10};  // for one answer
   int slots_per_host = 1;
   group::Hosts known;  // the first answer
   group::Environment environment;
@@ -27,6 +28,7 @@ struct DiscoveryPlan {
 class Discovery {
  public:
   explicit Discovery(DiscoveryPlan plan);
+  static group::Hosts ask_once(DiscoveryPlan plan);  // waits for the answer; Kind::usage when there is none
   void add_polls(std::vector<pollfd>& fds) const;
   void move();                               // starts it when that is due, reads what it prints
   void ended(pid_t pid, int status);         // a child of this process; another one's is passed over
@@ -49,6 +51,7 @@ class Discovery {
   std::optional<int> status_;
   Deadline due_, give_up_;  // the next question; the end of our patience with this one
   bool under_way_ = false, failing_ = false;
+  std::string why_;  // of the last failure
   std::vector<std::string> notices_;
 };
 

@@ -76,5 +76,30 @@ TEST(DiscoveryProcess, KeepsTheLastAnswerWhenTheScriptFailsAndSaysSoOnce) {
   EXPECT_THAT(asked.next_notice(), HasSubstr("answers again"));
 }
 
+DiscoveryPlan first_question(std::string command, Seconds limit = 10s) {
+  return {.command = std::move(command),
+          .answer_limit = limit,
+          .slots_per_host = 3,
+          .known = {},
+          .environment = group::read_environment(),
+          .signal_mask = {}};
+}
+
+TEST(DiscoveryProcess, TheFirstAnswerIsWaitedForAndHasADeadline) {
+  EXPECT_EQ(Discovery::ask_once(first_question("sleep 0.1; echo h1:2; echo h2")), (group::Hosts{{"h1", 2}, {"h2", 3}}));
+  const auto refusal = [](std::string command, Seconds limit) -> std::string {
+    try {
+      Discovery::ask_once(first_question(std::move(command), limit));
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.kind(), Kind::usage);
+      return failure.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal("sleep 1000", 200ms), HasSubstr("'sleep 1000' failed: no answer within 200 ms"));
+  EXPECT_THAT(refusal("echo no scheduler >&2; exit 3", 10s), HasSubstr("failed: exit status 3 (no scheduler)"));
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a script was left behind";
+}
+
 }  // namespace
 }  // namespace cohort::cli

@@ -1,19 +1,16 @@
 #include "cohort/cli/run_hosts.h"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <csignal>
 #include <fstream>
-#include <memory>
 #include <sstream>
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
-#include "cohort/cli/run_report.h"
-#include "cohort/cli/run_shell.h"
+#include "cohort/cli/run_discovery.h"
 
 namespace cohort::cli {
 namespace {
@@ -34,22 +31,13 @@ std::string read_host_file(const std::string& path) {
 }
 
 // A shell reads the command, as Horovod has it: a script with arguments will do.
-std::string ask_discovery(const std::string& command) {
-  FILE* pipe = popen(command.c_str(), "re");
-  if (pipe == nullptr) throw_system(fmt::format("--host-discovery-script '{}'", command));
-  std::string text;
-  std::array<char, 4096> buffer;
-  while (text.size() < kMostText) {
-    const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe);
-    if (n == 0) break;
-    text.append(buffer.data(), n);
-  }
-  const int status = pclose(pipe);
-  if (status != 0) throw_failure(Kind::usage, "--host-discovery-script '{}' failed: {}", printable(command), describe_status(status));
-  return text;
+group::Hosts ask_discovery(const RunOptions& o, const group::Environment& environment) {
+  DiscoveryPlan plan{.command = o.discovery, .slots_per_host = o.slots_per_host, .known = {}, .environment = environment};
+  sigemptyset(&plan.signal_mask);
+  return Discovery::ask_once(std::move(plan));
 }
 
-group::Hosts named_hosts(const RunOptions& o) {
+group::Hosts named_hosts(const RunOptions& o, const group::Environment& environment) {
   if (!o.hosts.empty()) {
     try {
       return group::parse_host_list(o.hosts, o.slots_per_host);
@@ -58,7 +46,7 @@ group::Hosts named_hosts(const RunOptions& o) {
     }
   }
   if (!o.host_file.empty()) return group::parse_host_file(read_host_file(o.host_file), o.host_file, o.slots_per_host);
-  return group::parse_discovery(ask_discovery(o.discovery), o.discovery, o.slots_per_host);
+  return ask_discovery(o, environment);
 }
 
 int count_here(const RunOptions& options, const HostShape& host) {
@@ -85,7 +73,7 @@ void place_on_hosts(LaunchPlan& plan) {
   const RunOptions& o = plan.options;
   if (o.ranks == "auto" || o.ranks == "gpu")
     throw_failure(Kind::usage, "-n {} counts what this host has; with several hosts give each its slots (host:N)", o.ranks);
-  const group::Hosts named = named_hosts(o);
+  const group::Hosts named = named_hosts(o, plan.environment);
   if (o.elastic()) return place_elastic(plan, named);
   plan.hosts = group::share_ranks(named, o.ranks_given ? static_cast<int>(parse_int(o.ranks)) : 0);
   plan.ranks = plan.hosts.back().first + plan.hosts.back().ranks;

@@ -44,7 +44,8 @@ ScreenStyle style_for(const RunOptions& options) {
 }
 
 constexpr Seconds kSaveLimit{8};   // for workers that nobody coordinates any more, to save what they have and end
-constexpr Seconds kMoment{0.25};   // after the first failure, before the others are asked to end: they may have something to say of it
+constexpr Seconds kMoment{0.5};    // after the first failure, before the others are asked to end: they may have something to say of it
+constexpr int kMostUnfit = 3;      // newcomers that told that the settings are wrong, before no more are started
 constexpr Seconds kEmptyLimit{2};  // an elastic job without any worker: for its coordinator to ask for new ones
 constexpr int kRespawnsEach = 10;  // of a worker that dies again and again; more help nobody
 
@@ -55,9 +56,12 @@ group::ElasticRules rules_for(const LaunchPlan& plan) {
           .most = o.most > 0 ? o.most : plan.ranks,
           .wanted = plan.ranks,
           .respawns = o.respawns < 0 ? kRespawnsEach * plan.ranks : o.respawns,
+          .quorum = o.quorum,
           .holding = o.holding,
           .heartbeat = o.lost_after.count() / 3,
-          .start_grace = o.start_timeout.count()};
+          .start_grace = o.start_timeout.count(),
+          .wait_limit = o.wait_limit.count(),
+          .settle_limit = o.settle_limit.count()};
 }
 
 MeetingPlan meeting_for(const LaunchPlan& plan) {
@@ -143,6 +147,7 @@ class Launcher {
   int more_ = 0;                          // workers that were asked for by a signal
   int owed_ = 0;                          // workers that are wanted and not started yet: no host has had room
   int said_owed_ = 0;                     // .. as was said last
+  int unfit_ = 0;                         // workers that came later and found the settings wrong
   std::optional<Ranks::Ended> last_end_;  // of a worker that was not let go
   bool left_badly_ = false;               // a worker, after the user had stopped the job
   Deadline empty_until_;                  // without any worker the launcher waits so long for the coordinator's wish
@@ -284,8 +289,12 @@ void Launcher::start_agents() {
   const int placed = plan_.hosts.back().first + plan_.hosts.back().ranks;
   owed_ = plan_.ranks - placed;
   if (elastic && !plan_.options.discovery.empty())
-    discovery_.emplace(DiscoveryPlan{plan_.options.discovery, plan_.options.discovery_interval, plan_.options.slots_per_host, plan_.pool,
-                                     plan_.environment, signals_.mask_before()});
+    discovery_.emplace(DiscoveryPlan{.command = plan_.options.discovery,
+                                     .every = plan_.options.discovery_interval,
+                                     .slots_per_host = plan_.options.slots_per_host,
+                                     .known = plan_.pool,
+                                     .environment = plan_.environment,
+                                     .signal_mask = signals_.mask_before()});
   auto ranks = std::make_unique<RemoteRanks>(output_);
   output_.open_files(0, placed);
   ranks->start(std::move(remote));
@@ -339,7 +348,11 @@ void Launcher::take_signals() {
 void Launcher::take_signal(int number) {
   if (number == SIGCHLD) return;                          // note_ends() looks in every round
   if (number == SIGTSTP) return ranks_->signal(SIGSTOP);  // their groups are not the terminal's, so the terminal could not stop them
-  if (number == SIGUSR2 && plan_.options.elastic()) return void(++more_);
+  if (number == SIGUSR2 && plan_.options.elastic()) {
+    ++more_;
+    unfit_ = 0;
+    return;
+  }
   if (number == SIGCONT || number == SIGUSR1 || number == SIGUSR2) return ranks_->signal(number);
   if (number == SIGQUIT && plan_.options.quit_asks) return ranks_->signal(number);
   const bool again = stopped_by_ != 0 && number == SIGINT;
@@ -366,7 +379,7 @@ void Launcher::note_ends() {
   }
 }
 
-// The job goes on without it, unless it has told that the settings are wrong: they are for all of them.
+// The job goes on without it, unless it has told that the settings are wrong before anybody trained: they are for all of them.
 void Launcher::note_elastic_end(const Ranks::Ended& e) {
   const group::Process process = process_of(e.rank);
   if (!e.seen) return note_lost_with_host(e, process);
@@ -374,7 +387,10 @@ void Launcher::note_elastic_end(const Ranks::Ended& e) {
   const std::string where = (*ranks_)[e.rank].host.empty() ? "" : fmt::format(" on host {}", process.host);
   const std::string words = fmt::format("worker {} (process {}{}) ended: {}", e.rank, process.pid, where, e.how);
   unasked ? say(words) : mention(words);
-  if (exit_code_of(e.status) == kExitUsage && plan_.options.usage_is_said) return fail(e.rank, e.status);
+  const bool unfit = exit_code_of(e.status) == kExitUsage && plan_.options.usage_is_said;
+  if (unfit && !meeting_.formed()) return fail(e.rank, e.status);
+  if (unfit && ++unfit_ == kMostUnfit)
+    say("the settings are no longer what the others train with: no more workers are started; SIGUSR2 asks for one when they are");
   if (unasked) last_end_ = e;
   if (stopped_by_ != 0 && e.status != 0) left_badly_ = true;
   meeting_.process_ended(process, e.how);
@@ -408,6 +424,7 @@ void Launcher::look_for_hosts() {
 void Launcher::start_wanted() {
   owed_ = std::max(0, owed_ + meeting_.take_wanted() + std::exchange(more_, 0) - meeting_.take_rejoined());
   if (stopped_by_ != 0 || first_ || trouble_ || timed_out_ || meeting_.ending()) return void(owed_ = 0);
+  if (unfit_ >= kMostUnfit) return void(owed_ = 0);
   remote_ != nullptr ? start_far() : start_near();
 }
 

@@ -46,7 +46,10 @@ void set_ranks(RunOptions& o, Text v) {
 void set_nodes(RunOptions& o, Text v) {
   const auto parts = split(v, ':');
   if (parts.size() == 2 && parts[0] != parts[1])
-    throw_failure(Kind::usage, "'{}' is refused: elastic jobs are not something this launcher does; give one number", printable(v));
+    throw_failure(Kind::usage,
+                  "'{}' is refused: an elastic job has one launcher, which starts agents on its hosts by itself: -H h1:4,h2:4 (or a "
+                  "--host-discovery-script) with --min-n; else give one number",
+                  printable(v));
   o.nodes = whole(std::string(parts.empty() ? "" : parts[0]), 1, 4096);
 }
 
@@ -142,6 +145,14 @@ constexpr Option kOptions[] = {
      [](RunOptions& o, Text v) { o.respawns = whole(v, 0, 1'000'000); }},
     {"--lost-after", "TIME", "elastic: a worker that is silent for so long is left behind (2s)",
      [](RunOptions& o, Text v) { o.lost_after = parse_seconds(v); }},
+    {"--settle-limit", "TIME", "elastic: a worker that has not got the state so long after a change is left behind (2min)",
+     [](RunOptions& o, Text v) { o.settle_limit = parse_seconds(v); }},
+    {"--wait-limit --elastic-timeout", "TIME", "elastic: below --min-n workers the job waits so long, then gives up (10min)",
+     [](RunOptions& o, Text v) { o.wait_limit = parse_seconds(v); }},
+    {"--quorum", "RULE", "elastic: who goes on after a loss: minimum, --min-n workers; majority, and more than half of the last ones",
+     [](RunOptions& o, Text v) {
+       one_of(v, {"minimum", "majority"}), o.quorum = v == "majority" ? group::Quorum::majority : group::Quorum::minimum;
+     }},
     {"--supervised", "", "elastic: the coordinator is a process of its own; killed, it is started again and training goes on",
      [](RunOptions& o, Text) { o.supervised = true; }},
     {"--host-cool-down", "TIME", "elastic: a host that was lost gets no workers for so long, twice as long each time (10s)",
@@ -191,7 +202,10 @@ constexpr Option kOptions[] = {
      [](RunOptions&, Text v) {
        if (v != "static" && v != "c10d") throw_failure(Kind::usage, "'{}' is refused: ranks meet inside this launcher", printable(v));
      }},
-    {"--max-restarts", "N", "", [](RunOptions&, Text v) { must_be(v, "0", "this launcher does not restart ranks"); }},
+    {"--max-restarts", "N", "",
+     [](RunOptions&, Text v) {
+       must_be(v, "0", "ranks are not restarted all together; an elastic job (--min-n) replaces lost ones, --respawns of them");
+     }},
     {"--monitor-interval", "TIME", "", [](RunOptions&, Text v) { parse_seconds(v); }},  // ends are noticed when they happen
     {"--role", "NAME", "", [](RunOptions& o, Text v) { o.role = v; }},
     {"--numa-binding", "HOW", "", [](RunOptions& o, Text v) { must_be(v, "node", "only whole NUMA nodes are known"), o.bind = "numa"; }},
@@ -203,12 +217,13 @@ struct Refusal {
 };
 
 constexpr Refusal kRefusals[] = {
-    {"--elastic-timeout --reset-limit --blacklist-cooldown-range",
-     "an elastic job is told --min-n, --max-n, --respawns, --lost-after and --host-cool-down"},
+    {"--reset-limit --blacklist-cooldown-range", "an elastic job is told --min-n, --max-n, --respawns, --lost-after and --host-cool-down"},
     {"--rdzv-conf --start-method --virtual-local-rank --logs-specs --duplicate-stdout-filters",
      "it steers an agent that does not exist here"},
     {"--signals-to-handle", "SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded, always"},
-    {"--gloo --mpi --jsrun --use-gloo --use-mpi --mpi-args", "ranks talk through cohort's own engine"},
+    {"--gloo --use-gloo", "say --comm gloo --bits free; without, ranks talk through cohort's own engine (docs/engines.md)"},
+    {"--mpi --use-mpi --mpi-args --jsrun",
+     "start the program by mpirun itself, with COHORT_COMM=mpi and COHORT_BITS=free where MPI is to move the data (docs/engines.md)"},
     {"--check-build -cb", "ask `cohort doctor` instead"},
     {"--config-file", "options belong on the command line"},
     {"--timeline-filename --timeline-mark-cycles --autotune --autotune-log-file --fusion-threshold-mb --cycle-time-ms --cache-capacity "
@@ -281,6 +296,8 @@ RunOptions parse_run(const std::vector<std::string>& args, const group::Environm
   RunOptions options;
   read_pet(options, environment);
   if (const auto tls = environment.find("COHORT_TLS"); tls != environment.end()) options.tls = parse_bool(tls->second);
+  if (const auto wait = environment.find("COHORT_START_TIMEOUT"); wait != environment.end())
+    options.start_timeout = parse_seconds(wait->second);
   std::size_t at = 0;
   for (; at < args.size(); ++at) {
     if (args[at] == "--") {
@@ -322,6 +339,12 @@ RunOptions parse_run(const std::vector<std::string>& args, const group::Environm
                   format_seconds(options.discovery_interval));
   if (options.elastic() && options.lost_after < Seconds{0.1})
     throw_failure(Kind::usage, "--lost-after {}: below 0.1 s every busy worker is taken for lost", format_seconds(options.lost_after));
+  if (options.elastic() && std::min(options.settle_limit, options.wait_limit) < Seconds{1})
+    throw_failure(Kind::usage, "--settle-limit {}, --wait-limit {}: below 1 s no worker has the time to come",
+                  format_seconds(options.settle_limit), format_seconds(options.wait_limit));
+  if (options.elastic() && options.variables.contains("COHORT_COMM") && options.variables.at("COHORT_COMM") != "own")
+    throw_failure(Kind::usage, "--comm {} with --min-n: its ranks cannot come and go; leave out one of them",
+                  options.variables.at("COHORT_COMM"));
   if (named > 1) throw_failure(Kind::usage, "hosts are named once: -H, --hostfile, --host-discovery-script or --nnodes");
   return options;
 }

@@ -68,14 +68,15 @@ struct RunOptions {
   int most = 0;                   // more than these stand by; 0: as many as are started
   int respawns = -1;              // lost workers that are replaced, in all; -1: ten times as many as are started
   Seconds lost_after{2};          // a worker that is silent for so long is taken for lost
+  Seconds settle_limit{120};      // for all to have an epoch's first state
+  Seconds wait_limit{600};        // below `least`, before the job gives up
   Seconds host_cool_down{10};     // a host that was lost is not used for so long; doubles
   Seconds discovery_interval{1};  // between two questions to the discovery script
-  bool supervised = false;        // their coordinator is a process of its own, and is started again when it dies
+  group::Quorum quorum = group::Quorum::minimum;
+  bool supervised = false;  // their coordinator is a process of its own, and is started again when it dies
   bool elastic() const { return least > 0; }
   // Workers are programs of our own that can save what they have, and nobody brings the launcher back: when it is lost they get a moment.
-  bool saves_when_orphaned() const {
-    return elastic() && usage_is_said && !supervised && hosts.empty() && host_file.empty() && discovery.empty();
-  }
+  bool saves_when_orphaned() const { return elastic() && usage_is_said && !supervised; }
 
   // Of programs of our own, no options of `cohort run`:
   bool quit_asks = false;  // ranks answer SIGQUIT and go on

@@ -95,10 +95,12 @@ TEST(RunOptions, EnginesAreVariablesOfTheRanks) {
 }
 
 TEST(RunOptions, WhatNeedsElasticityIsRefusedWithASentence) {
-  EXPECT_THAT(refusal({"--nnodes", "1:4", "p"}), HasSubstr("--nnodes: '1:4' is refused: elastic"));
+  EXPECT_THAT(refusal({"--nnodes", "1:4", "p"}), HasSubstr("--nnodes: '1:4' is refused: an elastic job has one launcher"));
   EXPECT_THAT(refusal({"-H", "a", "--hostfile", "f", "p"}), HasSubstr("hosts are named once"));
   EXPECT_THAT(refusal({"--reset-limit", "2", "p"}), HasSubstr("--min-n, --max-n, --respawns"));
-  EXPECT_THAT(refusal({"--max_restarts", "3", "p"}), HasSubstr("does not restart"));
+  EXPECT_THAT(refusal({"--max_restarts", "3", "p"}), HasSubstr("--respawns"));
+  EXPECT_THAT(refusal({"--gloo", "p"}), HasSubstr("--comm gloo"));
+  EXPECT_THAT(refusal({"--mpi", "p"}), HasSubstr("COHORT_COMM=mpi"));
   EXPECT_THAT(refusal({"--rdzv-backend", "etcd", "p"}), HasSubstr("inside this launcher"));
   EXPECT_THAT(refusal({"--fusion-threshold-mb", "64", "p"}), HasSubstr("Horovod's own engine"));
 }
@@ -124,6 +126,27 @@ TEST(RunOptions, ElasticJobsAreToldTheirLimitsInEverySpelling) {
               HasSubstr("-H instead of --nnodes"));
   EXPECT_THAT(refusal({"--min-n", "1", "--discovery-interval", "1ms", "p"}), HasSubstr("below 50 ms"));
   EXPECT_THAT(refusal({"--min-n", "1", "--lost-after", "1ms", "p"}), HasSubstr("every busy worker"));
+  EXPECT_THAT(refusal({"--min-n", "1", "--comm", "gloo", "p"}), HasSubstr("--comm gloo with --min-n"));
+  EXPECT_NO_THROW(parse_run({"--min-n", "1", "--comm", "own", "p"}, {}));
+}
+
+TEST(RunOptions, ElasticJobsAreToldHowPatientAndHowCarefulToBe) {
+  const RunOptions plain = parse_run({"--min-n", "1", "p"}, {});
+  EXPECT_EQ(plain.settle_limit, Seconds{120});
+  EXPECT_EQ(plain.wait_limit, Seconds{600});
+  EXPECT_EQ(plain.quorum, group::Quorum::minimum);
+  const RunOptions told = parse_run({"--min-n", "1", "--settle-limit", "10min", "--wait-limit=45", "--quorum", "majority", "p"}, {});
+  EXPECT_EQ(told.settle_limit, Seconds{600});
+  EXPECT_EQ(told.wait_limit, Seconds{45});
+  EXPECT_EQ(told.quorum, group::Quorum::majority);
+  EXPECT_EQ(parse_run({"--min-np", "1", "--elastic-timeout", "300", "p"}, {}).wait_limit, Seconds{300}) << "horovodrun's word for it";
+  EXPECT_THAT(refusal({"--min-n", "1", "--quorum", "most", "p"}), HasSubstr("--quorum: "));
+  EXPECT_THAT(refusal({"--min-n", "1", "--settle-limit", "0", "p"}), HasSubstr("no worker has the time to come"));
+}
+
+TEST(RunOptions, HowLongRanksMayTakeToMeetIsReadFromTheEnvironmentToo) {
+  EXPECT_EQ(parse_run({"p"}, {{"COHORT_START_TIMEOUT", "5min"}}).start_timeout, Seconds{300});
+  EXPECT_EQ(parse_run({"--start-timeout", "2s", "p"}, {{"COHORT_START_TIMEOUT", "5min"}}).start_timeout, Seconds{2});
 }
 
 TEST(RunOptions, MistakesAreAnsweredWithTheNearestName) {

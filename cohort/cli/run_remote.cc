@@ -132,6 +132,8 @@ void RemoteRanks::take(Host& host, const AgentMessage& message, Clock::time_poin
     take_added(host, decode_numbers(message.body, 2, 2));
   } else if (message.type == AgentFrame::failed) {
     take_failed(host, decode_failed(message.body));
+  } else if (message.type == AgentFrame::leaving) {
+    if (!host.leaving) ask_to_leave(host);
   } else if (message.type == AgentFrame::trouble) {
     const AgentTrouble trouble = decode_trouble(message.body);
     give_up(host, trouble.code, trouble.what);

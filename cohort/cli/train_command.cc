@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <map>
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
@@ -34,25 +35,49 @@ group::Holding holding_of(const TrainConfig& config) {
   return keeps_buddies(config) ? group::Holding::shard_and_buddy : group::Holding::shard;
 }
 
+// What `cohort run` understands, too, and is told as it is.
+struct Passed {
+  const char *names, *about;
+};
+constexpr Passed kPassed[] = {
+    {"-H,--hosts", "several hosts, h1:2,h2:2, reached by ssh; without -n every slot gets a rank"},
+    {"--hostfile", "the same from a file, `h1 slots=2` a line; `cohort run --help` tells more"},
+    {"--host-discovery-script", "the same from a program; with --min-n it is asked again and again"},
+    {"--slots-per-host", "ranks of a host that is named without a number (1)"},
+    {"--min-n,--min-np", "elastic: workers may be lost and come while it trains; below so many it waits for more"},
+    {"--max-n,--max-np", "elastic: at most so many train at a time (as many as -n says)"},
+    {"--respawns", "elastic: lost workers that are replaced, in all (ten times -n)"},
+    {"--lost-after", "elastic: a worker that is silent for so long is left behind (2s)"},
+    {"--settle-limit", "elastic: a worker that has not got the state so long after a change is left behind (2min)"},
+    {"--wait-limit,--elastic-timeout", "elastic: below --min-n workers the job waits so long, then gives up (10min)"},
+    {"--quorum", "elastic: who goes on after a loss: minimum, --min-n workers; majority, and more than half of the last ones"},
+    {"--host-cool-down", "elastic: a host that was lost gets no workers for so long, twice as long each time (10s)"},
+    {"--discovery-interval", "elastic: between two questions to the --host-discovery-script (1s)"},
+    {"--start-timeout", "how long ranks may take to meet (30s)"},
+    {"--stop-grace", "after a signal from you, from forwarding it to SIGKILL (30s)"},
+    {"--interface", "network interface for ranks and rendezvous; found out when not given"},
+    {"--ssh", "remote shell, with options of its own (COHORT_SSH, else ssh)"},
+    {"-p,--ssh-port", "port of ssh on the other hosts"},
+    {"-i,--ssh-identity-file", "key for ssh"},
+    {"--agent", "cohort on the other hosts (the same path as here)"},
+};
+
 int run(int argc, char** argv) {
   SettingsSource source;
-  std::string ranks = "1", out, hosts, host_file, discovery, comm, bits, least, most, respawns, lost_after, cool_down, interval;
+  std::string ranks = "1", out, comm, bits;
+  std::map<std::string, std::string> passed;  // by the first long name of each
   bool tls = false, supervised = false, help_config = false, markdown = false, show = false, plan = false;
   CLI::App app{"train a model on several ranks, of this host or of several", "cohort train"};
   app.footer(kExamples);
   app.add_option("config", source.file, "YAML file with settings; none: the defaults");
   app.add_option("-n,--ranks,--np,--nproc-per-node", ranks, "ranks to start, or auto for one per core")->capture_default_str();
-  app.add_option("-H,--hosts", hosts, "several hosts, h1:2,h2:2, reached by ssh; without -n every slot gets a rank");
-  app.add_option("--hostfile", host_file, "the same from a file, `h1 slots=2` a line; `cohort run --help` tells more");
-  app.add_option("--host-discovery-script", discovery, "the same from a program; with --min-n it is asked again and again");
+  for (const Passed& option : kPassed) {
+    const std::string_view names = option.names;
+    const std::string_view name = names.starts_with("--") ? names.substr(0, names.find(',')) : names.substr(names.find(',') + 1);
+    app.add_option(option.names, passed[std::string(name)], option.about);
+  }
   app.add_flag("--tls", tls, "encrypt what launcher and ranks say, by TLS 1.3 with a key from the job's secret (COHORT_TLS)");
-  app.add_option("--min-n,--min-np", least, "elastic: workers may be lost and come while it trains; below so many it waits for more");
-  app.add_option("--max-n,--max-np", most, "elastic: at most so many train at a time (as many as -n says)");
-  app.add_option("--respawns", respawns, "elastic: lost workers that are replaced, in all (ten times -n)");
-  app.add_option("--lost-after", lost_after, "elastic: a worker that is silent for so long is left behind (2s)");
   app.add_flag("--supervised", supervised, "elastic: the coordinator is started again when it is killed, and training goes on");
-  app.add_option("--host-cool-down", cool_down, "elastic: a host that was lost gets no workers for so long, twice as long each time (10s)");
-  app.add_option("--discovery-interval", interval, "elastic: between two questions to the --host-discovery-script (1s)");
   app.add_option("--set", source.sets, "key=value, as often as needed: wins over the file")->expected(1)->take_all();
   app.add_option("--comm", comm, "who moves gradients: own, mpi, gloo, nccl, auto (the setting `comm`, docs/engines.md)");
   app.add_option("--bits", bits, "same or free (the setting `bits`); every --comm but own needs free");
@@ -86,22 +111,15 @@ int run(int argc, char** argv) {
   if (!source.file.empty()) args.push_back(source.file);
   for (const auto& set : source.sets) args.insert(args.end(), {"--set", set});
   std::vector<std::string> where;
-  if (!hosts.empty()) where.insert(where.end(), {"-H", hosts});
-  if (!host_file.empty()) where.insert(where.end(), {"--hostfile", host_file});
-  if (!discovery.empty()) where.insert(where.end(), {"--host-discovery-script", discovery});
-  const bool here = where.empty();
+  for (const auto& [name, value] : passed)
+    if (!value.empty()) where.insert(where.end(), {name, value});
   if (tls) where.emplace_back("--tls");
   if (supervised) where.emplace_back("--supervised");
+  const bool here = passed["--hosts"].empty() && passed["--hostfile"].empty() && passed["--host-discovery-script"].empty();
+  const bool elastic = !passed["--min-n"].empty();
   const std::string count = here || app.count("--ranks") > 0 ? ranks : "";  // hosts say how many unless told otherwise
-  if (!least.empty()) check_elastic(config);
-  for (const auto& [flag, value] : {std::pair{"--min-n", &least},
-                                    {"--max-n", &most},
-                                    {"--respawns", &respawns},
-                                    {"--lost-after", &lost_after},
-                                    {"--host-cool-down", &cool_down},
-                                    {"--discovery-interval", &interval}})
-    if (!value->empty()) where.insert(where.end(), {flag, *value});
-  return run_workers(count, args, {keeps_buddies(config) && least.empty() ? kRescue : Seconds{0}, holding_of(config)}, where);
+  if (elastic) check_elastic(config);
+  return run_workers(count, args, {keeps_buddies(config) && !elastic ? kRescue : Seconds{0}, holding_of(config)}, where);
 }
 
 }  // namespace

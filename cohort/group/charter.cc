@@ -114,12 +114,7 @@ void apply(Charter& charter, const Entry& entry) {
                        throw_failure(Kind::corrupt, "{} respawned workers cannot become {}", charter.respawned, e.so_far);
                      charter.respawned = e.so_far;
                    },
-                   [&](const Finished& e) { charter.finished = e.step; },
-                   [&](const Left& e) {
-                     if (e.so_far < charter.left)
-                       throw_failure(Kind::corrupt, "{} workers that left cannot become {}", charter.left, e.so_far);
-                     charter.left = e.so_far;
-                   }},
+                   [&](const Finished& e) { charter.finished = e.step; }, [&](const Left& e) { charter.left = e.now; }},
              entry);
 }
 
@@ -154,7 +149,7 @@ std::vector<std::byte> encode(const Entry& entry) {
                    },
                    [&](const Left& e) {
                      word(Word::left);
-                     w.number(e.so_far);
+                     w.number(e.now);
                    }},
              entry);
   return w.take();

@@ -4,7 +4,7 @@
 //   formed      an epoch: who is in it, and the step it goes on from
 //   gone        a member's process is known to have ended: it will never vote again
 //   respawned   how many lost workers were replaced so far
-//   left        how many went of their own will so far: they are not replaced
+//   left        how many went of their own will and nobody came for: they are not replaced
 //   finished    training is over; no epoch follows
 //
 // A Charter is changed by apply() alone, in the coordinator at work and in the one that replays the log, so the two cannot differ.
@@ -55,7 +55,7 @@ struct Respawned {
   bool operator==(const Respawned&) const = default;
 };
 struct Left {
-  std::uint32_t so_far = 0;
+  std::uint32_t now = 0;
   bool operator==(const Left&) const = default;
 };
 struct Finished {

@@ -61,7 +61,7 @@ TEST(Charter, RefusesWhatCannotFollow) {
   EXPECT_TRUE(refuses({Formed{Epoch{1}, 5, {worker(0, 7)}, 0}})) << "a state that nobody holds";
   EXPECT_TRUE(refuses({Gone{WorkerId{3}}})) << "never was there";
   EXPECT_TRUE(refuses({Respawned{2}, Respawned{1}}));
-  EXPECT_TRUE(refuses({Left{2}, Left{1}}));
+  EXPECT_FALSE(refuses({Left{2}, Left{1}})) << "somebody came in the place of one";
   EXPECT_TRUE(refuses({Finished{3}, Formed{Epoch{1}, std::nullopt, {worker(0, 7)}, 0}})) << "training was over";
 }
 

@@ -83,6 +83,7 @@ void Elastic::on(const Arrive& arrive) {
   if (is_new) {
     known.arrival = arrivals_++;
     one_came();
+    count_left(0);
   }
   if (is_member(known)) return returns(known, arrive);
   known.worker = arrive.worker;
@@ -168,6 +169,7 @@ void Elastic::on(const Leaving& e) {
   if (is_member(*known)) return;
   out_.actions.push_back(Release{e.guest});
   known_.erase(known->worker.id);
+  count_left(1);
 }
 
 void Elastic::on(const Ended& e) {

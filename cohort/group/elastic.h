@@ -43,6 +43,7 @@ class Elastic {
     double heard = 0, until = 0;
     std::uint64_t arrival = 0;  // newcomers are taken in the order they came
     bool leaving = false, settled = false, reported = false, ended = false;
+    bool stuck = false;                // lost for what it did not say in time, although its heart beats
     bool released = false;             // it was let go and does not come back
     bool saving = false;               // likewise, and was the last to have the state: done when its connection ends
     std::optional<Standing> standing;  // as reported
@@ -101,6 +102,7 @@ class Elastic {
   Plan plan_without(const std::set<WorkerId>& cut) const;
   Plan plan_next() const;
   std::set<WorkerId> cut_off() const;
+  bool leaves_out_living(const Plan& plan) const;
   std::string why_not(const Plan& plan) const;
   void release_leavers(const Plan& plan);
   void begin_to_wait();
@@ -109,6 +111,8 @@ class Elastic {
   std::string describe(const Plan& plan) const;
   void announce(const Known& known);
   void dismiss(const Known& known);
+  int there() const;
+  void count_left(int more);
   void replace_lost();
   void check_limits();
   void finish_if_done();
@@ -130,7 +134,7 @@ class Elastic {
   double warn_at_ = 0;
   double hold_ = 0, hold_until_ = 0;  // no newcomers, after somebody was left out: for so long from when the epoch has settled; until when
   int stillborn_ = 0;                 // epochs in a row that broke before all had settled
-  int cuts_ = 0;                      // times in a row that somebody was left out for broken links
+  int cuts_ = 0;                      // times in a row that somebody was left out, stuck or for broken links
   int coming_ = 0;                    // replacements asked for that have not arrived
   int adopted_ = 0;                   // processes that an earlier coordinator had started, likewise; counted on until ..
   double adopted_until_ = 0;

@@ -26,9 +26,10 @@ void Elastic::check_limits() {
   const bool settling_due = sealing_ == Sealing::no && charter_.epoch.value > 0 && now_ - formed_at_ >= rules_.settle_limit;
   for (auto& [id, known] : known_) {
     if (known.presence != Presence::here || !is_member(known)) continue;
-    if (reports_due && !known.reported) lose(known, fmt::format("it did not say where it stands within {:g} s", rules_.report_limit));
-    if (settling_due && !known.settled && !known.reported)
-      lose(known, fmt::format("it did not get ready within {:g} s", rules_.settle_limit));
+    const bool never_said = reports_due && !known.reported, never_ready = settling_due && !known.settled && !known.reported;
+    if (never_said) lose(known, fmt::format("it did not say where it stands within {:g} s", rules_.report_limit));
+    if (never_ready) lose(known, fmt::format("it did not get ready within {:g} s", rules_.settle_limit));
+    known.stuck = never_said || never_ready;
   }
 }
 
@@ -200,6 +201,12 @@ std::set<WorkerId> Elastic::cut_off() const {
   }
 }
 
+// Those would come again at once, and break the next epoch like this one.
+bool Elastic::leaves_out_living(const Plan& plan) const {
+  const auto taken = [&](const Known* k) { return std::ranges::find(plan.members, k) != plan.members.end(); };
+  return !plan.cut.empty() || std::ranges::any_of(members(), [&](const Known* k) { return k->stuck && k->guest && !taken(k); });
+}
+
 std::string Elastic::why_not(const Plan& plan) const {
   const int size = static_cast<int>(plan.members.size());
   const bool first = charter_.epoch.value == 0;
@@ -242,7 +249,7 @@ void Elastic::release_leavers(const Plan& plan) {
   const bool saved = rules_.holding != Holding::whole && on_disk();
   const bool worth_saving = covered(with_state) && !covered(staying) && !saved;  // parts of a state are worth nothing
   for (auto& [id, known] : known_) {
-    if (!known.leaving || !known.guest || !known.reported || known.saving) continue;
+    if (!known.leaving || !known.guest || !known.reported || known.saving || known.presence != Presence::here) continue;
     const bool needed = worth_saving && effective(known);
     if (needed && !plan.members.empty()) continue;
     known.saving = needed && std::ranges::none_of(members(), &Known::saving);  // one writes for all
@@ -294,7 +301,7 @@ void Elastic::form(const Plan& plan) {
   if (stillborn_ > 0 && now_ - *waiting_since_ >= rules_.wait_limit)
     return give_up(Kind::timeout,
                    fmt::format("for {:g} s its workers could not all reach each other, {} epochs in a row", rules_.wait_limit, stillborn_));
-  hold_ = plan.cut.empty() ? 0 : rules_.cool_down * std::pow(2, std::min(cuts_++, 6));
+  hold_ = leaves_out_living(plan) ? rules_.cool_down * std::pow(2, std::min(cuts_++, 6)) : 0;
   if (hold_ > 0) hold_until_ = now_ + hold_;  // and again from when it has settled
   Formed formed{Epoch{charter_.epoch.value + 1}, plan.base, {}, static_cast<std::uint32_t>(plan.holders)};
   for (const Known* k : plan.members) {
@@ -312,7 +319,7 @@ void Elastic::form(const Plan& plan) {
   for (const Worker& worker : charter_.roster) {
     Known& known = known_.at(worker.id);
     known.worker = worker;
-    known.settled = known.reported = false;
+    known.settled = known.reported = known.stuck = false;
     known.standing.reset();
     known.entrusted.reset();
     before.erase(worker.id);
@@ -330,7 +337,7 @@ void Elastic::announce(const Known& known) {
 
 // It was in the last epoch and is not in this one.
 void Elastic::dismiss(const Known& known) {
-  if (known.leaving) decide(Left{charter_.left + 1});
+  const bool leaving = known.leaving;
   if (known.guest && known.leaving && known.reported)
     out_.actions.push_back(Release{*known.guest});
   else if (known.guest)
@@ -340,15 +347,26 @@ void Elastic::dismiss(const Known& known) {
                fmt::format("job '{}' went on in epoch {} without {}; it may join as new", rules_.job, charter_.epoch.value, name(known)),
                kNoRank}});
   known_.erase(known.worker.id);
+  if (leaving) count_left(1);
+}
+
+// Who works, waits or is on the way.
+int Elastic::there() const {
+  const auto present = std::ranges::count_if(
+      known_, [](const auto& entry) { return entry.second.presence == Presence::here || entry.second.presence == Presence::away; });
+  return coming_ + adopted_ + static_cast<int>(present);
+}
+
+// Who left of his own will is missed no more once somebody whom nobody asked for has come in his place, and never if he was one too many.
+void Elastic::count_left(int more) {
+  const int left = std::min(static_cast<int>(charter_.left) + more, std::max(0, rules_.wanted - there()));
+  if (left != static_cast<int>(charter_.left)) decide(Left{static_cast<std::uint32_t>(left)});
 }
 
 void Elastic::replace_lost() {
   if (now_ >= adopted_until_) adopted_ = 0;
-  int there = coming_ + adopted_ + static_cast<int>(charter_.left);
-  for (const auto& [id, known] : known_)
-    if (known.presence == Presence::here || known.presence == Presence::away) ++there;
   const int budget = rules_.respawns - static_cast<int>(charter_.respawned);
-  const int count = std::min(rules_.wanted - there, budget);
+  const int count = std::min(rules_.wanted - there() - static_cast<int>(charter_.left), budget);
   if (count <= 0) return;
   decide(Respawned{charter_.respawned + static_cast<std::uint32_t>(count)});
   coming_ += count;

@@ -513,6 +513,27 @@ TEST(Elastic, WhoeverWasLeftOutWaitsFromTheMomentTheOthersHaveSettledAndTwiceAsL
   EXPECT_EQ(job.waits(1, {1, 2, 5}), "seal(2)");
 }
 
+TEST(Elastic, WhoeverDidNotReportThoughItsHeartBeatIsHeldBackLikeOneThatWasCutOff) {
+  Job job;
+  job.start();
+  const auto sticks = [&](int stuck) {
+    job.now(Complained{1, job.elastic().charter().epoch, Rank{2}});
+    for (const int g : {1, 2}) job.reports(g, 10);
+    return job.waits(10.5, {1, 2, stuck});
+  };
+  EXPECT_EQ(sticks(3), "1=e2r0/2@10 2=e2r1/2@10 evict(3)");
+  EXPECT_EQ(job.settled({1, 2}, 10), "");
+  EXPECT_EQ(job.arrives(4), "") << "it may be the same one";
+  EXPECT_EQ(job.waits(4.5, {1, 2, 4}), "");
+  EXPECT_EQ(job.waits(1, {1, 2, 4}), "seal(2)");
+  for (const int g : {1, 2}) job.reports(g, 10);
+  EXPECT_EQ(sticks(4), "1=e4r0/2@10 2=e4r1/2@10 evict(4)");
+  job.settled({1, 2}, 10);
+  job.arrives(5);
+  EXPECT_EQ(job.waits(9.5, {1, 2, 5}), "") << "twice as long";
+  EXPECT_EQ(job.waits(1, {1, 2, 5}), "seal(2)");
+}
+
 TEST(Elastic, ARestartedCoordinatorGoesOnWithTheEpochWhenAllComeBack) {
   Job before;
   before.start();
@@ -545,6 +566,59 @@ TEST(Elastic, ARestartedCoordinatorReplacesNobodyWhoLeftOfHisOwnWill) {
   for (const int w : {1, 3}) EXPECT_EQ(after.back(10 + w, w, 2, false, Standing{Epoch{2}, 20, false}), "");
   EXPECT_EQ(after.waits(60, {11, 13}), "");
   EXPECT_EQ(after.now(LinkEnded{13}), "seal(1,now) respawn(1)") << "one that is lost";
+}
+
+// Two of four leave and two others whom nobody asked for come.
+TEST(Elastic, WhoComesUnaskedTakesThePlaceOfOneThatLeftAndIsReplacedLikeAnyOther) {
+  auto r = rules();
+  r.wanted = 4;
+  r.respawns = 9;
+  Job job(r);
+  for (const int w : {1, 2, 3, 4}) job.arrives(w);
+  job.settled({1, 2, 3, 4}, 0);
+  for (const int w : {3, 4}) job.now(Leaving{w, "its host goes"});
+  for (const int w : {1, 2, 3, 4}) job.reports(w, 10);
+  EXPECT_EQ(job.replayed().left, 2u);
+  job.settled({1, 2}, 10);
+  job.arrives(5);
+  EXPECT_EQ(job.replayed().left, 1u);
+  job.arrives(6);
+  EXPECT_EQ(job.replayed().left, 0u);
+  for (const int w : {1, 2}) job.reports(w, 20);
+  ASSERT_EQ(job.elastic().charter().roster.size(), 4u);
+  job.settled({1, 2, 5, 6}, 20);
+  Job after(r, job.replayed());
+  for (const int w : {1, 2, 5, 6}) EXPECT_EQ(after.back(10 + w, w, 3, false, Standing{Epoch{3}, 20, false}), "");
+  EXPECT_EQ(after.now(LinkEnded{16}), "seal(3,now) respawn(1)") << "a restarted coordinator knows it, too";
+  EXPECT_EQ(job.now(LinkEnded{6}), "seal(3,now) respawn(1)");
+  EXPECT_EQ(job.arrives(7), "") << "this one was asked for";
+  EXPECT_EQ(job.now(LinkEnded{7}), "respawn(1)");
+}
+
+TEST(Elastic, OneTooManyThatLeavesIsNotMissed) {
+  auto r = rules();
+  r.respawns = 9;
+  Job job(r);
+  job.start();
+  job.arrives(4);
+  for (const int w : {1, 2, 3}) job.reports(w, 5);
+  job.settled({1, 2, 3, 4}, 5);
+  job.now(Leaving{4, "SIGUSR1"});
+  for (const int w : {1, 2, 3, 4}) job.reports(w, 10);
+  EXPECT_EQ(job.replayed().left, 0u);
+  job.settled({1, 2, 3}, 10);
+  EXPECT_EQ(job.now(LinkEnded{3}), "seal(2,now) respawn(1)");
+}
+
+TEST(Elastic, WhoLeavesBeforeItWasLetInIsNotReplacedEither) {
+  auto r = rules();
+  r.respawns = 9;
+  Job job(r);
+  job.start();
+  EXPECT_EQ(job.now(LinkEnded{3}), "seal(2,now) respawn(1)");
+  job.arrives(4);
+  EXPECT_EQ(job.now(Leaving{4, "SIGUSR1"}), "release(4)");
+  EXPECT_EQ(job.replayed().left, 1u);
 }
 
 TEST(Elastic, ARestartedCoordinatorWaitsForWorkersThatRunAlreadyBeforeItAsksForMore) {

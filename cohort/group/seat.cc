@@ -46,6 +46,7 @@ struct Seat::Impl {
   // --- the seat's thread
   void run();
   void connect();
+  bool waits_to_be_asked();
   void arrive();
   void listen();
   void hear_all();
@@ -83,6 +84,8 @@ struct Seat::Impl {
   bool pending_sealed = false;                           // an epoch that was over before the training thread heard of it
   std::optional<Over> over;
   std::function<void(const Error&)> abort;
+  bool asking = false;    // the training thread is in next()
+  bool evicted = false;   // it has not arrived anew since
   bool live = false;      // the training thread is in an epoch that counts
   bool entering = false;  // .. and not yet connected: it says itself where it stands, when it has let go of its links
   bool reported = false, told_settled = false, wished = false, leaving = false, stop = false;
@@ -129,6 +132,7 @@ void Seat::Impl::connect() {
     const std::lock_guard lock(mutex);
     return look_alone();
   }
+  if (waits_to_be_asked()) return;
   const net::Hello mine{options.job, Epoch{}, kNoRank, net::Role::worker};
   net::Dial dial(options.coordinator, options.secret, mine, {}, alone);
   const Deadline attempt = Deadline::in(kAttempt);
@@ -162,7 +166,18 @@ void Seat::Impl::connect() {
   }
 }
 
+// A training thread that hangs would be let in again and again by the heart that beats beside it, and hold up the others each time.
+bool Seat::Impl::waits_to_be_asked() {
+  std::unique_lock lock(mutex);
+  if (!evicted || asking) return false;
+  changed.wait_for(lock, kLook, [&] { return asking || stop; });
+  alone = Deadline::in(options.patience);  // no coordinator was looked for
+  look_alone();
+  return true;
+}
+
 void Seat::Impl::arrive() {
+  evicted = false;
   const Member member{Rank{0}, listener.address.text(), getpid(), options.host};
   send(Arrive{.worker = {life, member},
               .epoch = ballot.epoch(),
@@ -230,6 +245,7 @@ void Seat::Impl::on(const Evict& evict) {
   ballot = Ballot{};
   pending.reset();
   life = new_life();
+  evicted = true;
   done.reset();
   hang_up();
 }
@@ -311,8 +327,11 @@ Seat::Next Seat::next() {
   Impl& s = *impl_;
   std::unique_lock lock(s.mutex);
   while (true) {
+    s.asking = true;
+    s.changed.notify_all();
     s.changed.wait(lock,
                    [&] { return s.over || s.pending || s.forsaken; });  // the coordinator's limits, then our patience with it, end this
+    s.asking = false;
     if (s.over) return *s.over;
     if (s.forsaken) return Released{s.first && s.ballot.standing() && !s.done};
     const auto what = *std::exchange(s.pending, std::nullopt);

@@ -14,6 +14,7 @@
 //
 // A worker that is asked to leave while no coordinator can be found leaves by itself: it wishes for a change in the vote, so that all who
 // were asked stop after the same step, and the one that was rank 0 saves. Who gets no vote through in time leaves without it.
+// One that the job went on without joins as new when its training thread asks for an epoch, not before: it may be what hangs.
 //
 // An urgent seal, an eviction and the end of the job call what guard() was given, which aborts the epoch's communicator.
 // Owner: a worker's training thread. Threads: the training thread, and any for leave(). Failure: next() throws Kind::peer_lost when the

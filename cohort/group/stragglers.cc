@@ -8,8 +8,8 @@ namespace cohort::group {
 
 void Stragglers::saw(Rank rank, double samples_per_second) {
   Pace& pace = paces_[rank];
-  pace.smoothed = pace.seen == 0 ? samples_per_second : (1 - kWeight) * pace.smoothed + kWeight * samples_per_second;
-  ++pace.seen;
+  const double weight = std::max(kWeight, 1.0 / ++pace.seen);  // at first the mean: nobody is named for how it began
+  pace.smoothed = (1 - weight) * pace.smoothed + weight * samples_per_second;
 }
 
 void Stragglers::forget(Rank rank) { paces_.erase(rank); }

@@ -1,6 +1,7 @@
 // Who is slow: a rank whose own throughput, smoothed, is below 0.8 of the median of all. Own means without waiting for the others: samples
 // of a step by the seconds it computed, since in step with its peers every rank seems as slow as the slowest.
-//   smoothed = (1 - kWeight) * smoothed + kWeight * latest;   slow below kSlow * median, no longer slow from kFine * median on
+//   smoothed = (1 - kWeight) * smoothed + kWeight * latest, of the first five the mean;   slow below kSlow * median, no longer slow from
+//   kFine * median on
 // Owner: the coordinator, one per epoch. Threads: one at a time. Failure: none.
 #pragma once
 #include <map>

@@ -16,7 +16,7 @@ from runs import TINY  # noqa: E402
 def launched(programs, scratch):
     """`cohort run --min-n`: a killed worker is replaced, one that was asked leaves, one more comes; all of it is said, and the job ends well."""
     dice = random.Random(7)
-    with VectorJob(programs, scratch, "run", n=3, least=2, most=4, steps=4000) as job:
+    with VectorJob(programs, scratch, "run", n=3, least=2, most=4, steps=FOR_EVER) as job:
         for _ in range(3):
             job.await_size(3)
             job.await_step(job.step() + dice.randrange(5, 60))
@@ -29,6 +29,7 @@ def launched(programs, scratch):
         job.await_size(4)
         job.kill(job.workers()[0], signal.SIGUSR1)
         job.await_size(3)
+        job.process.send_signal(signal.SIGTERM)
         job.ends()
         assert job.said("is lost: ") and job.said(r"worker \d+ \(process \d+\) ended: killed by SIGKILL") and job.said("leaves: SIGUSR1"), job.log()
         job.judge()
@@ -344,7 +345,30 @@ def refused(programs, scratch):
     assert "--max-n without --min-n" in done.stderr, done.stderr
 
 
+def unfit(programs, scratch):
+    """A file of settings that changes while the job runs: whoever comes later and reads it goes again, three of them at most; the others train on."""
+    def write_settings(text):
+        with open(file, "w") as settings:
+            settings.write(text)
+
+    file = os.path.join(scratch, "settings.yaml")
+    write_settings("seed: 1\n")
+    with Job(programs, scratch, "run", n=2, least=1, flags=[file], steps=FOR_EVER) as job:
+        job.await_step(20)
+        write_settings("seed: 2\n")
+        job.kill(job.workers()[1])
+        wait_until("nobody is started any more", lambda: job.said("no more workers are started"))
+        assert job.said("the settings differ: .*seed"), job.log()
+        job.await_step(job.step() + 20)
+        write_settings("seed: 1\n")
+        job.process.send_signal(signal.SIGUSR2)
+        job.await_size(2)
+        job.await_step(job.step() + 20)
+        job.stops()
+        job.judge()
+
+
 CLAIMS = (launched, abandoned, coordinated, given_up, cleared, killed, preempted, stopped, supervised, orphaned, ended, shards_killed, shards_left, shards_lost,
-          flipped, refused)
+          flipped, refused, unfit)
 with tempfile.TemporaryDirectory(prefix="cohort-elastic-") as folder:
     {claim.__name__: claim for claim in CLAIMS}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)

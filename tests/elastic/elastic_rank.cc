@@ -1,9 +1,11 @@
-// A worker of an elastic job that trains a vector: elastic_rank <steps> <folder for its history>
+// A worker of an elastic job that trains a vector: elastic_rank <steps> <folder for its history> [<seconds for a peer to answer>]
 // The gradient of a sample is a function of its number and the parameters, so a step that used other samples, or the same one twice, shows
-// in every later parameter. SIGTERM and SIGUSR1 are the notice to leave.
+// in every later parameter. SIGTERM and SIGUSR1 are the notice to leave. With SIGUSR2 the training thread hangs, and it alone, until the
+// next.
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -33,8 +35,8 @@ struct State {
 
 class Worker {
  public:
-  Worker(group::SeatOptions seat, std::int64_t steps, const std::string& folder)
-      : job_(std::move(seat), {.timeout = 30s, .start_timeout = 30s}),
+  Worker(group::SeatOptions seat, std::int64_t steps, const std::string& folder, Seconds limit)
+      : job_(std::move(seat), {.timeout = limit, .start_timeout = limit}),
         steps_(steps),
         history_(fmt::format("{}/{}.jsonl", folder, getpid()), std::ios::app) {}
 
@@ -42,7 +44,7 @@ class Worker {
     std::thread([this] {
       sigset_t asked = notices();
       int number = 0;
-      sigwait(&asked, &number);
+      while (sigwait(&asked, &number) == 0 && number == SIGUSR2) hangs_ = !hangs_;
       job_.seat().leave(number == SIGTERM ? "SIGTERM" : "SIGUSR1");
     }).detach();
     while (true) {
@@ -61,6 +63,7 @@ class Worker {
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGUSR2);
     return set;
   }
 
@@ -109,6 +112,7 @@ class Worker {
     HistoryLine about = line(HistoryLine::Event::start, epoch_, state_);
     about.step = state_.step + 1;
     write(about);
+    while (hangs_) std::this_thread::sleep_for(10ms);  // as in a read that never ends: not even the end of its epoch wakes it
     std::vector<double> gradient(kParameters, 0);
     for (const auto sample : plan.mine(0))
       for (std::size_t k = 0; k < kParameters; ++k)
@@ -157,6 +161,7 @@ class Worker {
   Epoch epoch_;
   Rank rank_;
   int size_ = 0;
+  std::atomic<bool> hangs_{false};
 };
 
 }  // namespace
@@ -164,11 +169,11 @@ class Worker {
 int main(int count, char** words) {
   const sigset_t notices = Worker::notices();
   pthread_sigmask(SIG_BLOCK, &notices, nullptr);  // before any thread starts
-  if (count != 3) return std::fputs("elastic_rank <steps> <folder>\n", stderr), 2;
+  if (count != 3 && count != 4) return std::fputs("elastic_rank <steps> <folder> [<seconds>]\n", stderr), 2;
   try {
     auto seat = ElasticJob::from_environment(group::read_environment());
     if (!seat) throw_failure(Kind::usage, "COHORT_ELASTIC is not set");
-    const int status = Worker(*std::move(seat), std::atoll(words[1]), words[2]).run();
+    const int status = Worker(*std::move(seat), std::atoll(words[1]), words[2], Seconds{count == 4 ? std::atof(words[3]) : 30}).run();
     std::_Exit(status);  // the thread that waits for signals has no end of its own
   } catch (const std::exception& e) {
     fmt::print(stderr, "elastic_rank {}: {}\n", getpid(), e.what());

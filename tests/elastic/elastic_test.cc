@@ -32,7 +32,8 @@ namespace fs = std::filesystem;
 
 class Job {
  public:
-  Job(ElasticRules rules, std::int64_t steps) : steps_(steps), folder_(make_folder()), secret_(net::Secret::random()) {
+  Job(ElasticRules rules, std::int64_t steps, double peer_limit = 30)
+      : steps_(steps), peer_limit_(peer_limit), folder_(make_folder()), secret_(net::Secret::random()) {
     rules.job = "elastic";
     heartbeat_ = rules.heartbeat;
     std::ofstream(folder_ + "/secret", std::ios::binary)
@@ -65,7 +66,7 @@ class Job {
     env.push_back("COHORT_JOB=elastic");
     env.push_back("COHORT_RENDEZVOUS=" + coordinator_->address().text());
     env.push_back("COHORT_SECRET_FILE=" + folder_ + "/secret");
-    std::vector<std::string> words{ELASTIC_RANK, std::to_string(steps_), folder_};
+    std::vector<std::string> words{ELASTIC_RANK, std::to_string(steps_), folder_, fmt::format("{:g}", peer_limit_)};
     std::vector<char*> argv, envp;
     for (auto& w : words) argv.push_back(w.data());
     for (auto& e : env) envp.push_back(e.data());
@@ -172,6 +173,7 @@ class Job {
   }
 
   const std::int64_t steps_;
+  const double peer_limit_;  // seconds
   const std::string folder_;
   const net::Secret secret_;
   double heartbeat_ = 0;
@@ -195,7 +197,7 @@ TEST(ElasticProcesses, TrainToTheEndWithoutFaults) {
 }
 
 TEST(ElasticProcesses, GoOnWithoutAKilledOneAndWithItsReplacement) {
-  Job job({.least = 2, .most = 3, .wanted = 3, .respawns = 10}, 400);
+  Job job({.least = 2, .most = 3, .wanted = 3, .respawns = 10}, 2000);
   job.start(3);
   data::Dice dice(20261116);
   for (int i = 0; i < 4; ++i) {
@@ -213,12 +215,12 @@ TEST(ElasticProcesses, GoOnWithoutAKilledOneAndWithItsReplacement) {
   }
   ASSERT_TRUE(job.ends(60s)) << job.said();
   EXPECT_FALSE(job.ending()->error);
-  EXPECT_EQ(job.committed(), 400);
+  EXPECT_EQ(job.committed(), 2000);
   EXPECT_THAT(job.broken(), IsEmpty()) << job.said();
 }
 
 TEST(ElasticProcesses, LetAPreemptedOneGoAfterTheStep) {
-  Job job({.least = 1, .most = 3, .wanted = 3}, 200);
+  Job job({.least = 1, .most = 3, .wanted = 3}, 1500);
   job.start(3);
   ASSERT_TRUE(job.until([&] { return job.committed() >= 20; }, 30s)) << job.said();
   const pid_t leaver = job.running()[1];
@@ -239,7 +241,7 @@ TEST(ElasticProcesses, LetAPreemptedOneGoAfterTheStep) {
 }
 
 TEST(ElasticProcesses, EvictAStoppedOneAndTakeItBackAsNew) {
-  Job job({.least = 1, .most = 3, .wanted = 3, .respawns = 0, .heartbeat = 0.2}, 1500);
+  Job job({.least = 1, .most = 3, .wanted = 3, .respawns = 0, .heartbeat = 0.2}, 8000);
   job.start(3);
   ASSERT_TRUE(job.until([&] { return job.committed() >= 20; }, 30s)) << job.said();
   const pid_t stopped = job.running()[0];
@@ -253,8 +255,23 @@ TEST(ElasticProcesses, EvictAStoppedOneAndTakeItBackAsNew) {
   EXPECT_THAT(job.broken(), IsEmpty()) << job.said();
 }
 
+TEST(ElasticProcesses, GoOnWithoutOneWhoseTrainingThreadHangsUntilItAsksAgain) {
+  Job job({.least = 1, .most = 3, .wanted = 3, .respawns = 0, .report_limit = 1, .cool_down = 0.1}, 1'000'000, 2);
+  job.start(3);
+  ASSERT_TRUE(job.until([&] { return job.committed() >= 20; }, 30s)) << job.said();
+  const pid_t hung = job.running()[0];
+  kill(hung, SIGUSR2);
+  ASSERT_TRUE(job.until([&] { return job.when(": 2 workers go on", {}).has_value(); }, 30s)) << job.said();
+  EXPECT_THAT(job.said(), HasSubstr("is lost: it did not say where it stands within 1 s"));
+  const auto parted = Clock::now();
+  EXPECT_FALSE(job.until([&] { return job.when("epoch", parted).has_value(); }, 5s)) << "its heart still beats:\n" << job.said();
+  kill(hung, SIGUSR2);
+  ASSERT_TRUE(job.until([&] { return job.when(": 3 workers go on", parted).has_value(); }, 10s)) << job.said();
+  EXPECT_THAT(job.broken(), IsEmpty()) << job.said();
+}
+
 TEST(ElasticProcesses, TakeInNewcomersWithoutARestart) {
-  Job job({.least = 1, .most = 4, .wanted = 2}, 600);
+  Job job({.least = 1, .most = 4, .wanted = 2}, 3000);
   job.start(2);
   ASSERT_TRUE(job.until([&] { return job.committed() >= 20; }, 30s)) << job.said();
   job.start(2);

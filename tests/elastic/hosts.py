@@ -98,11 +98,12 @@ def discovered(programs, scratch):
 
 def encrypted(programs, scratch):
     """--tls: coordinator, agents and workers of two hosts speak it, and a killed worker is replaced."""
-    with Net(programs, 2) as net, HostsJob(net, programs, scratch, "run", ["-H", "h1:1,h2:1", "--tls"], 1, 2, steps=600) as job:
+    with Net(programs, 2) as net, HostsJob(net, programs, scratch, "run", ["-H", "h1:1,h2:1", "--tls"], 1, 2, steps=FOR_EVER) as job:
         job.await_size(2)
         before = job.epoch()
         job.kill(job.workers_on(2)[0])
         job.await_epoch_after(before)
+        job.process.send_signal(signal.SIGTERM)
         job.ends()
         job.judge()
 
@@ -190,6 +191,47 @@ def trained(programs, scratch):
         job.same_as_replay()
 
 
+def asked(programs, scratch):
+    """SIGTERM to the agent of a host that is going down: its workers leave after their step, nothing is computed again, nothing stays there."""
+    with Net(programs, 2) as net, HostsJob(net, programs, scratch, "run", ["-H", "h1:2,h2:2"], 1, 4, steps=FOR_EVER) as job:
+        job.await_size(4)
+        job.await_step(job.step() + 20)
+        for pid in set(net.processes(2)) - set(job.workers_on(2)):
+            with open(f"/proc/{pid}/cmdline") as words:
+                if words.read().startswith(os.path.join(programs, "cohort") + "\0agent"):
+                    os.kill(pid, signal.SIGTERM)
+        job.await_size(2)
+        wait_until("nobody is left there", lambda: not net.processes(2))
+        assert job.steps_lost() == 0, job.log()
+        assert job.said("host 'h2' is no longer there for this job: its 2 workers leave") and job.said("leaves: SIGTERM"), job.log()
+        job.await_step(job.step() + 20)
+        job.process.send_signal(signal.SIGTERM)
+        job.ends()
+        job.judge()
+        empty(net)
+
+
+def orphaned(programs, scratch):
+    """kill -9 of the launcher or of the process in front of it: workers of both hosts end their step, one saves it, and the run goes on after that step."""
+    for name, front in (("launcher", False), ("front", True)):
+        with Net(programs, 2) as net, HostsTraining(net, programs, scratch, name, ["-H", "h1:2,h2:1"], 1, 3, steps=FOR_EVER) as job:
+            job.await_size(3)
+            job.await_step(30)
+            at = job.kill(job.process.pid if front else children_of(job.process.pid)[0])
+            wait_until("nothing is left", lambda: not any(net.processes(h) for h in (1, 2)))
+            took, step = time.monotonic() - at, job.step()
+            print(f"{name} killed: nothing left after {took:.2f} s, step {step}")
+            assert took < 10 and job.process.wait(10) != 0, job.log()
+            job.judge()
+            again = job.runs.train(name, n=3, **{**job.sets, "steps": step + 5})
+            assert f"goes on after update {step}\n" in again.stdout, again.stdout + job.log()
+
+
+def children_of(parent):
+    with open(f"/proc/{parent}/task/{parent}/children") as found:
+        return [int(pid) for pid in found.read().split()]
+
+
 with tempfile.TemporaryDirectory(prefix="cohort-elastic-") as folder:
-    claims = (spread, elsewhere, discovered, encrypted, coordinated, parted, unreachable, trained)
+    claims = (spread, elsewhere, discovered, encrypted, coordinated, parted, unreachable, asked, trained, orphaned)
     {claim.__name__: claim for claim in claims}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)
