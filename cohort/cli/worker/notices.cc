@@ -32,10 +32,14 @@ std::vector<Fd> own_pipes() {
 
 }  // namespace
 
-Notices::Notices() : launcher_(getppid()), listeners_(own_pipes()) {
-  const sigset_t both = the_two();
-  if (const int error = pthread_sigmask(SIG_BLOCK, &both, nullptr); error != 0) throw_system("block SIGTERM and SIGUSR1", error);
+Notices::Notices(Orphan orphan)
+    : orphan_(orphan), launcher_(getppid()), listeners_(orphan == Orphan::ends_soon ? own_pipes() : std::vector<Fd>{}) {
+  sigset_t all, before;
+  sigfillset(&all);  // while its thread starts: that one leaves to others what is for others, SIGQUIT above all
+  if (const int error = pthread_sigmask(SIG_SETMASK, &all, &before); error != 0) throw_system("block SIGTERM and SIGUSR1", error);
   thread_ = std::thread([this] { wait(); });
+  for (const int number : {SIGTERM, SIGUSR1}) sigaddset(&before, number);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Notices::~Notices() {
@@ -62,7 +66,7 @@ void Notices::wait() {
 }
 
 void Notices::look_for_launcher() {
-  if (getppid() == launcher_) return;
+  if (orphan_ == Orphan::goes_on || getppid() == launcher_) return;
   alarm(kOrphanLimit);
   const Fd nobody{open("/dev/null", O_WRONLY | O_CLOEXEC)};
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO})

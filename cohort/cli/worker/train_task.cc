@@ -30,8 +30,8 @@ int tell_end(const RunSummary& summary) {
 // A worker of a job that others join and leave while it trains.
 int train_elastic(group::SeatOptions seat, const TrainConfig& config) {
   Whereabouts where;
-  const Asked asked(where);  // both before the first thread of the job
-  Notices notices;
+  Notices notices(Orphan::ends_soon);  // both before the first thread of the job
+  const Asked asked(where);
   ElasticSettings settings;
   Config(settings.job).read_environment("COHORT_", [](const char* name) -> const char* {
     const char* value = std::getenv(name);
@@ -42,15 +42,8 @@ int train_elastic(group::SeatOptions seat, const TrainConfig& config) {
   settings.threads = settings.job.threads;
   if (const char* folder = std::getenv("COHORT_HISTORY"); folder != nullptr) settings.history = folder;
   ElasticTrainer trainer(std::move(seat), config, std::move(settings), where);
-  notices.tell([&](const std::string& signal) { trainer.leave(signal); });
-  std::optional<RunSummary> summary;
-  try {
-    summary = trainer.run();
-  } catch (...) {
-    notices.tell({});  // before the trainer goes
-    throw;
-  }
-  notices.tell({});
+  const Heeding heeding(notices, [&](const std::string& signal) { trainer.leave(signal); });
+  const std::optional<RunSummary> summary = trainer.run();
   if (!summary) return 0;
   fmt::print("\n{}", summary_text(*summary));
   return tell_end(*summary);
@@ -59,15 +52,18 @@ int train_elastic(group::SeatOptions seat, const TrainConfig& config) {
 int train(const TrainConfig& config) {
   if (auto seat = ElasticJob::from_environment(group::read_environment())) return train_elastic(*std::move(seat), config);
   Whereabouts where;
-  const Asked asked(where);  // before the first thread of the job
+  Notices notices(Orphan::goes_on);  // both before the first thread of the job
+  const Asked asked(where);
   where.doing("meeting the other ranks");
   JobOptions options;
   options.comm = config.comm;
   options.bits = config.bits;
   Job job = init(options);
   try {
-    const RunSummary summary = Trainer(job, config, &where).run();
-    if (job.rank().value == 0) fmt::print("\n{}", summary_text(summary));
+    Trainer trainer(job, config, &where);
+    const Heeding heeding(notices, [&](const std::string& signal) { trainer.leave(signal); });
+    const RunSummary summary = trainer.run();
+    if (job.rank().value == 0 && !summary.left) fmt::print("\n{}", summary_text(summary));
     return tell_end(summary);
   } catch (const Failure& failure) {
     if (told_elsewhere(failure.error(), job.rank())) return kExitUsage;

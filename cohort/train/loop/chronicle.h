@@ -27,6 +27,7 @@ struct RunSummary {
   std::int64_t skipped = 0;  // steps called off
   double scale = 0;          // of the loss, at the end; 0: it was not scaled
   bool saved = true;         // rank 0: the last checkpoint is on disk
+  bool left = false;         // ended before its time: a rank was told to leave (Trainer::leave())
 };
 
 class Chronicle {

@@ -185,8 +185,9 @@ StepResult Learner::train_step() {
   const double lost = not_its_own();
   const double loss = compute(batch);
   const double computed = since(computing), own = computed - (not_its_own() - lost);
-  std::vector<double> sums(1 + static_cast<std::size_t>(comm_.size()));
+  std::vector<double> sums(2 + static_cast<std::size_t>(comm_.size()));
   sums[0] = loss;
+  sums.back() = leaves_ ? 1 : 0;
   if (std::exchange(warm_, true) && batch.count > 0)  // the first step is no measure of the others
     sums[1 + static_cast<std::size_t>(comm_.rank().value)] = std::max(own, 1e-9) / static_cast<double>(batch.count);
   const auto finishing = Clock::now();
@@ -200,7 +201,8 @@ StepResult Learner::train_step() {
   result.phases[observe::Phase::communicate] = exchange - wait;
   result.samples = static_cast<double>(batch.global_count);
   result.loss = result.verdict.sums[0] / result.samples;
-  result.paces.assign(result.verdict.sums.begin() + 1, result.verdict.sums.end());
+  result.paces.assign(result.verdict.sums.begin() + 1, result.verdict.sums.end() - 1);
+  result.leaves = result.verdict.sums.back() > 0;
   result.scale = scale_.value();
   count_step(result.verdict.committed);
   result.skipped = scale_.skipped();

@@ -6,6 +6,7 @@
 // A step that the vote calls off counts as a step of the run and not as an update of the rule (Adam's bias correction). Owner: Trainer.
 // Threads: one. Failure: as the rooms below.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -34,6 +35,7 @@ struct StepResult {
   observe::PhaseSeconds phases;  // of this rank; what lanes hide behind backward does not count
   // By rank: seconds it computed for a sample, without waiting for anybody; 0: not known. They come with the step's vote.
   std::vector<double> paces;
+  bool leaves = false;  // some rank was told to leave (Learner::leave()); likewise
 };
 
 struct Evaluation {
@@ -60,6 +62,7 @@ class Learner {
   void start_at(std::int64_t epoch, std::int64_t samples, std::int64_t step);
 
   StepResult train_step();
+  void leave() noexcept { leaves_ = true; }  // from any thread: all ranks hear of it in the vote of a step, this one or the next
   bool under_way() const { return under_way_.has_value(); }  // a step came to its vote and is not counted yet: something failed
   data::Share share() const { return share_of(config_, train_->size(), comm_.size(), comm_.rank().value); }
   // After a rank was lost: the last step that was decided here, and whether the update of it is still to be counted.
@@ -124,6 +127,7 @@ class Learner {
   std::optional<data::Position> under_way_;   // the step whose gradients are computed, until it is counted
   std::int64_t first_epoch_ = 0, first_ = 0;  // samples of that epoch that were gone before its step 0
   Yardstick* yardstick_ = nullptr;
+  std::atomic<bool> leaves_{false};
   bool warm_ = false;              // a step was made
   bool agreed_ = true;             // buffers are the same on all ranks
   std::int64_t compared_ = -1;     // the step after which replicas were compared last ..

@@ -85,7 +85,7 @@ RunSummary Trainer::run() {
   std::optional<Yardstick> yardstick;
   if (config_.observe.plan) learner_->measure_with(&yardstick.emplace());
   try {
-    while (!learner_->done()) train_epoch(chronicle, keeper, test);
+    while (!learner_->done() && !leaves_) train_epoch(chronicle, keeper, test);
   } catch (const Failure& failure) {
     where_.doing("saving what the lost rank had");
     const auto rescued = keeper.rescue(failure.error());
@@ -95,15 +95,13 @@ RunSummary Trainer::run() {
                    failure.error().rank}};
   }
   learner_->measure_with(nullptr);
-  if (yardstick) chronicle.hold_against_plan(*yardstick);
-  if (test.samples == 0) test = learner_->evaluate();
-  where_.doing("writing the last checkpoint");
-  keeper.finish();
-  keeper.save();
-  keeper.finish();
+  if (yardstick && !leaves_) chronicle.hold_against_plan(*yardstick);
+  if (test.samples == 0 && !leaves_) test = learner_->evaluate();
+  save_and_wait(keeper);
   where_.doing("writing the report");
   RunSummary summary = chronicle.finish(test, *learner_);
   summary.saved = keeper.saved();
+  summary.left = leaves_;
   return summary;
 }
 
@@ -119,9 +117,16 @@ void Trainer::train_epoch(Chronicle& chronicle, Keeper& keeper, Evaluation& test
     learner_->compare_replicas_if_due();
     const bool ended = learner_->position().epoch != epoch;
     chronicle.step_done(result, learner_->step(), ended ? steps : learner_->position().step);
+    leaves_ = result.leaves && !learner_->done();
+    if (leaves_) break;
     if (!ended) keeper.save_if_due(false);
   }
   chronicle.epoch_ends(learner_->step());
+  if (leaves_) {  // first of all: there may be little time
+    save_and_wait(keeper);
+    chronicle.say(leaving_text(keeper.saved()));
+    if (learner_->position().epoch == epoch) return;
+  }
   test = learner_->evaluate();
   chronicle.evaluated(test, learner_->step(), epoch + 1);
   chronicle.show_values(*learner_, learner_->step());

@@ -2,12 +2,14 @@
 //   cohort::Job job = cohort::init();
 //   cohort::TrainConfig config;  config.model = "cnn";  config.epochs = 3;
 //   cohort::RunSummary summary = cohort::Trainer(job, config).run();        // collective: every rank calls it
-// Goes on from the newest checkpoint in the run's folder unless told otherwise. Owner: the caller. Threads: one. Failure: Kind::usage
-// before the first step; a lost rank ends run() on the others with its name, and the run goes on from its last checkpoint when started
-// again.
+// Goes on from the newest checkpoint in the run's folder unless told otherwise. Owner: the caller. Threads: one; leave() from any. Failure:
+// Kind::usage before the first step; a lost rank ends run() on the others with its name, and the run goes on from its last checkpoint when
+// started again.
 #pragma once
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
 
 #include "cohort/train/job.h"
 #include "cohort/train/loop/chronicle.h"
@@ -27,11 +29,15 @@ class Trainer {
 
   // Called after each step, before replicas are compared and checkpoints written.
   void after_step(std::function<void(Learner&)> call) { after_step_ = std::move(call); }
+  // The run is to end early, with a checkpoint: all ranks end after the same step, this one or the next. why: "SIGUSR1"; on any of them.
+  void leave(const std::string& why);
   RunSummary run();
   Learner& learner() { return *learner_; }
 
  private:
   void train_epoch(Chronicle& chronicle, Keeper& keeper, Evaluation& test);
+  void save_and_wait(Keeper& keeper);
+  std::string leaving_text(bool saved);  // collective: who was told to, and what is left of the run
 
   Whereabouts own_where_;
   Whereabouts& where_;
@@ -41,6 +47,9 @@ class Trainer {
   std::string config_text_;
   std::unique_ptr<Learner> learner_;
   std::function<void(Learner&)> after_step_;
+  bool leaves_ = false;  // the last vote said so, and there are steps left
+  std::mutex mutex_;
+  std::string why_;  // guarded by mutex_: why this rank leaves; empty: nobody has told it to
 };
 
 }  // namespace cohort
