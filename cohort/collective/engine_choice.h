@@ -17,6 +17,7 @@ struct EngineTimes {
   std::string name;             // "own" comes first
   std::vector<double> seconds;  // of an all_reduce of kAutoBytes[i]; fewer when the next would take too long, none when it cannot be used
   std::string why;              // why it was not measured
+  bool failed = false;          // it was tried and did not work
 };
 
 // The own engine unless another is faster by kAutoGain in the geometric mean over the sizes both have.

@@ -75,16 +75,7 @@ class Layers {
       const Region& room = inside_->lent(std::min(kSlots, chunks_) * kChunkBytes);
       inside_->open(peers_.arena()->locate(room.data(), room.bytes()), [](std::byte*) {});
     }
-    for (int r = 0; r < inside_->size(); ++r) bases_.push_back(reach(r));
-  }
-
-  std::byte* reach(int r) {
-    try {
-      return inside_->reach(r);
-    } catch (const Failure&) {
-      inside_->sync();  // whose memory is gone has most likely died: then this names it
-      throw;
-    }
+    for (int r = 0; r < inside_->size(); ++r) bases_.push_back(inside_->reach(r));
   }
 
   void fill(std::size_t t) {

@@ -29,6 +29,8 @@ class Own final : public Communicator {
       std::uint32_t channel, Options options, const Calibration& calibration, int cores, Underneath under);
   // The same members over another engine; all of them at once.
   std::unique_ptr<Own> with_engine(std::string_view name, Deadline deadline);
+  // An all_reduce by that engine alone, as a trial: a failure is told to nobody else, and the communicator and its mesh stay well.
+  void try_engine(const Region& region, Deadline deadline);
   void connect(Deadline deadline);  // meets the other members, opens the engine underneath; before the first verb
 
   Rank rank() const override { return Rank{peers_.rank()}; }

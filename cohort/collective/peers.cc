@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "cohort/collective/waiting.h"
 #include "cohort/net/hub.h"
@@ -12,6 +13,7 @@ namespace {
 
 thread_local Seconds total_waited{0};
 
+constexpr Seconds kLastBreath{1};    // from a process's memory to its connections, when the kernel takes them away
 constexpr Seconds kLookAround{0.1};  // how often a wait on one peer looks whether another was lost
 
 // Both ends of the order of digests, with who holds them. Spreading minimum and maximum tells everybody whether all are equal.
@@ -79,6 +81,7 @@ void Peers::make_board(Patience patience, Seconds warn_after, Deadline deadline)
     finish(announced);
     std::string why;
     auto found = Segment::open(name, false, &why);
+    if (!found) await_loss();
     if (!found) throw_failure(Kind::system, "rank {} cannot map the board of rank 0: {}", me_, why);
     segment = std::move(*found);
     const char opened = 1;
@@ -127,7 +130,19 @@ Opening Peers::conclude() {
   return none ? Opening::staged : Opening::cold;
 }
 
-std::byte* Peers::reach(int rank) { return arena_->reach(board_->card(rank).where); }
+std::byte* Peers::reach(int rank) {
+  try {
+    return arena_->reach(board_->card(rank).where);
+  } catch (const Failure&) {
+    await_loss();
+    throw;
+  }
+}
+
+// Whose memory is gone has most likely died; the kernel takes memory away a moment before it closes connections, by which that is known.
+void Peers::await_loss() {
+  for (const Deadline limit = Deadline::in(kLastBreath); !limit.passed(); std::this_thread::sleep_for(1ms)) check();
+}
 
 void Peers::sync() {
   board_->post(print_.digest, 0);

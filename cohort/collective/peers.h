@@ -104,6 +104,7 @@ class Peers {
 
  private:
   Opening conclude();
+  void await_loss();  // a peer's memory is gone: throws when it turns out that the peer is
   void make_board(Patience patience, Seconds warn_after, Deadline deadline);
   Tag tag(int lane) const;
 

@@ -11,6 +11,19 @@
 #include "cohort/net/loopback.h"
 
 namespace cohort {
+namespace {
+
+// Of another engine nobody would notice that it is not used. It keeps to the ranks it was opened with, and these change.
+void refuse_other_engines(const std::string& comm) {
+  if (comm.empty() || comm == "own") return;
+  throw_failure(
+      Kind::usage,
+      "comm: {} keeps to the ranks it was opened with, and those of an elastic job change: drop --comm (COHORT_COMM), or run with a "
+      "fixed number of ranks, without --min-n",
+      comm);
+}
+
+}  // namespace
 
 std::optional<group::SeatOptions> ElasticJob::from_environment(const group::Environment& environment) {
   const auto value = [&](const char* name) {
@@ -26,6 +39,7 @@ std::optional<group::SeatOptions> ElasticJob::from_environment(const group::Envi
                   heartbeat);
   const std::string tls = value("COHORT_TLS"), shards = value("COHORT_SHARDS"), host = value("COHORT_HOST"),
                     interface = value("COHORT_INTERFACE");
+  refuse_other_engines(value("COHORT_COMM"));
   const net::Address coordinator = net::Address::parse(rendezvous);
   return group::SeatOptions{.job = job,
                             .coordinator = coordinator,
@@ -36,7 +50,13 @@ std::optional<group::SeatOptions> ElasticJob::from_environment(const group::Envi
                             .heartbeat = parse_seconds(heartbeat)};
 }
 
-ElasticJob::ElasticJob(group::SeatOptions seat, JobOptions options) : where_(seat), options_(std::move(options)), seat_(std::move(seat)) {}
+ElasticJob::ElasticJob(group::SeatOptions seat, JobOptions options)
+    : where_(seat),
+      options_([&] {
+        refuse_other_engines(options.comm);  // before it takes its seat
+        return std::move(options);
+      }()),
+      seat_(std::move(seat)) {}
 
 std::unique_ptr<collective::Communicator> ElasticJob::connect(const group::Seat::Begun& epoch) {
   std::shared_ptr<net::Mesh> mesh;

@@ -8,7 +8,7 @@
 //   job.leave_epoch(std::move(comm), error);
 //
 // Owner: whoever trains. Threads: one, but for seat().leave(). Failure: Kind::peer_lost, Kind::timeout and Kind::aborted end an epoch, see
-// ends_epoch(); anything else is this worker's own.
+// ends_epoch(); Kind::usage for another `comm` than own, before it joins; anything else is this worker's own.
 #pragma once
 #include <memory>
 #include <optional>

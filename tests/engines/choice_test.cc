@@ -41,6 +41,8 @@ TEST(EngineChoice, TheFiguresAndTheReasonsAreSaid) {
   EXPECT_EQ(choice_text(all),
             "comm: auto takes own: own reduces 64 KiB in 100 us, 4 MiB in 1 ms; gloo reduces 64 KiB in 200 us, 4 MiB in 3 ms; nccl not "
             "tried: it moves GPU memory only");
+  EXPECT_THAT(choice_text(std::vector<EngineTimes>{{"own", {1e-4}, ""}, {"gloo", {}, "no route", true}}),
+              HasSubstr("; gloo failed: no route"));
 }
 
 TEST(EngineRefusals, AnEngineThatIsNotThereSaysWhereItWasLookedFor) {
@@ -85,6 +87,27 @@ TEST(AutoProcess, SaysTheFiguresAndWorks) {
   EXPECT_EQ(run.status, 0) << run.text;
   EXPECT_THAT(run.text, AllOf(HasSubstr("comm: auto takes "), HasSubstr("own reduces 64 KiB in "), HasSubstr("mpi not tried: "),
                               HasSubstr("nccl not tried: it moves GPU memory only"), HasSubstr("rank 1 of 2: 11 laws hold")));
+}
+
+// An engine that opens and then fails: on every rank, on one, or by standing still (broken_engine.cc). Nobody waits for the job's timeout.
+TEST(AutoProcess, GoesOnWithoutAnEngineThatDoesNotWork) {
+  struct Case {
+    const char *how, *transport, *told;
+  };
+  for (const auto& [how, transport, told] :
+       {Case{"all", "shm", "rank 0 warning: {}out of order on rank 0"}, Case{"all", "tcp", "rank 0 warning: {}out of order on rank 0"},
+        Case{"one", "shm", "rank 1 warning: {}out of order on rank 1"}, Case{"later", "tcp", "rank 1 warning: {}out of order on rank 1"},
+        Case{"stall", "shm", "rank 0 warning: {}nobody moved"}}) {
+    const auto start = Clock::now();
+    const auto run =
+        capture(fmt::format("BROKEN_ENGINE={} COHORT_TRANSPORT={} COHORT_ENGINES=" BROKEN_ENGINES
+                            " COHORT_COMM=auto COHORT_BITS=free COHORT_LOG=info " COHORT_BINARY " run -n 3 -- " ENGINE_RANK " laws",
+                            how, transport));
+    EXPECT_EQ(run.status, 0) << how << " over " << transport << ": " << run.text;
+    EXPECT_THAT(run.text, AllOf(HasSubstr("comm: auto takes own: "), HasSubstr("gloo failed: "), HasSubstr("rank 1 of 3: 11 laws hold")));
+    EXPECT_THAT(run.text, HasSubstr(fmt::format(fmt::runtime(told), "comm: auto goes on without gloo, which failed when it was tried: ")));
+    EXPECT_LT(Clock::now() - start, Seconds{30});
+  }
 }
 
 TEST(AutoProcess, WithSameBitsItIsOwnAndSaysSo) {
