@@ -75,6 +75,7 @@ def main():
     parse.add_argument("--rounds", type=int, default=3)
     parse.add_argument("--congestion", default="cubic", help="of our sockets, and in the namespaces")
     parse.add_argument("--programs", default=os.path.join(here, "..", "build", "bin"))
+    parse.add_argument("--require", action="store_true", help="fail unless a step is at most 10 %% over lockstep and 1.3 times as fast as DDP")
     parse.add_argument("--python", default=sys.executable, help="one that has torch")
     o = parse.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -83,7 +84,8 @@ def main():
             try:
                 hosts.sh("ip", "netns", "exec", space, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={o.congestion}")
             except subprocess.CalledProcessError:  # both contestants are to have the same
-                sys.exit(f"this kernel lets no namespace choose {o.congestion}: try another --congestion, the system's for one")
+                sys.exit(f"this kernel lets no namespace choose {o.congestion}: add it to the sysctl net.ipv4.tcp_allowed_congestion_control, or try another "
+                         "--congestion, the system's for one")
         secret.write(secrets.token_hex(32))
         secret.flush()
         number = 0
@@ -105,6 +107,8 @@ def main():
             row |= {"over_limit": round(middle["cohort"] / limit - 1, 3),
                     "over_lockstep": round(middle["cohort"] / max(middle["lockstep"], middle["all_reduce"]) - 1, 3), "times_ddp": round(middle["torch-ddp"] / middle["cohort"], 3)}
             print(json.dumps(row), flush=True)
+            if o.require and (row["over_lockstep"] > 0.1 or row["times_ddp"] < 1.3):
+                sys.exit(f"{model}: a mark was missed")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ rm -rf build/results
 mkdir -p build/results
 failed=0
 
+# Limits in seconds are for an idle machine; what is right must be right on any. `make chaos` and the benchmarks take them as they are.
+export COHORT_TEST_SLOWDOWN="${COHORT_TEST_SLOWDOWN:-3}"
+
 # The ranks of a multi-process test count as two cores (cmake/CohortRooms.cmake), so a small machine is not overrun.
 ctest --preset default --parallel "$(nproc)" --no-tests=error --output-junit "$PWD/build/results/ctest.xml" || failed=1
 exit $failed

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
+#include <latch>
 
 #include "cohort/queue/queue.h"
 #include "cohort/queue/ranks.h"
@@ -146,7 +148,8 @@ TEST(QueueErrors, ARankThatVanishesIsAnErrorForTheOthersThatNamesIt) {
 TEST(QueueErrors, TheStallReportNamesMissingRanksAndReachesTimedOutWaits) {
   std::vector<std::string> reports;  // rank 0's lane only
   std::atomic<int> reported{0};
-  QueueOptions options{.mode = Mode::negotiated, .warn_after = 30ms};
+  QueueOptions options{.mode = Mode::negotiated, .warn_after = 500ms};
+  std::barrier both(2);  // 500 ms from the first to the second would make another report
   options.report = [&](const std::string& text) {
     reports.push_back(text);
     reported.store(1);
@@ -155,7 +158,10 @@ TEST(QueueErrors, TheStallReportNamesMissingRanksAndReachesTimedOutWaits) {
   run_queues(3, options, [&](Queue& queue) {
     std::vector<float> data(4, 1.0f);
     Handle handle;
-    if (queue.rank() != Rank{1}) handle = queue.submit(all_reduce_of(data, "slow"));
+    if (queue.rank() != Rank{1}) {
+      both.arrive_and_wait();
+      handle = queue.submit(all_reduce_of(data, "slow"));
+    }
     reported.wait(0);
     if (queue.rank() == Rank{2}) {
       queue.wait(queue.submit({.verb = Verb::barrier, .name = "told"}), soon());
@@ -168,19 +174,24 @@ TEST(QueueErrors, TheStallReportNamesMissingRanksAndReachesTimedOutWaits) {
     if (!handle) handle = queue.submit(all_reduce_of(data, "slow"));
     queue.wait(handle, soon());
   });
-  ASSERT_GE(reports.size(), 1u);  // a barrier that a busy machine holds up for 30 ms is reported too
+  ASSERT_GE(reports.size(), 1u);  // a barrier that a busy machine holds up for 500 ms is reported too
   EXPECT_THAT(reports[0], HasSubstr("Missing ranks:\n1: [slow]\nLast submitted:\n0: slow\n1: nothing yet\n2: slow"));
 }
 
 TEST(QueueErrors, AfterTheShutdownTimeEveryRankFailsWithTheMissingRanks) {
   const QueueOptions options{.mode = Mode::negotiated, .warn_after = 0s, .shutdown_after = 50ms};
-  run_queues(3, options, [](Queue& queue) {
+  std::latch submitted(2);  // what is younger than 50 ms is not in the report
+  run_queues(3, options, [&](Queue& queue) {
     std::vector<float> data(4, 1.0f);
     Error error;
-    if (queue.rank() != Rank{1})
-      error = failure_of([&] { queue.wait(queue.submit(all_reduce_of(data, "never")), either(queue.rank() == Rank{2})); });
-    else
+    if (queue.rank() != Rank{1}) {
+      const Handle never = queue.submit(all_reduce_of(data, "never"));
+      submitted.count_down();
+      error = failure_of([&] { queue.wait(never, either(queue.rank() == Rank{2})); });
+    } else {
+      submitted.wait();
       error = failure_of([&] { queue.wait(queue.submit(all_reduce_of(data, "other")), soon()); });
+    }
     EXPECT_EQ(error.kind, Kind::timeout);
     EXPECT_THAT(error.what, HasSubstr("1: [never]"));
     EXPECT_EQ(failure_of([&] { queue.submit(all_reduce_of(data, "after")); }).kind, Kind::timeout);

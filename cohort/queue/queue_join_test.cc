@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <latch>
 
 #include "cohort/queue/queue.h"
 #include "cohort/queue/ranks.h"
@@ -86,15 +87,18 @@ TEST(Join, OperationsThatCannotBeJoinedRaiseAndLeaveTheQueueUsable) {
 }
 
 TEST(Join, SubmittingAfterJoiningIsRefusedUntilAllHaveJoined) {
-  run_queues(2, kNegotiated, [](Queue& queue) {
+  std::latch refused(1);  // until then the other one does not join
+  run_queues(2, kNegotiated, [&](Queue& queue) {
     std::vector<float> data(4, 1.0f);
     if (queue.rank() == Rank{0}) {
       const Handle join = queue.join();
       const auto error = failure_of([&] { queue.submit(all_reduce_of(data, "x")); });
       EXPECT_THAT(error.what, HasSubstr("after join()"));
       EXPECT_EQ(failure_of([&] { queue.join(); }).kind, Kind::usage);
+      refused.count_down();
       queue.wait(join, soon());
     } else {
+      refused.wait();
       queue.wait(queue.submit({.verb = Verb::barrier, .name = "passes a joined rank"}), soon());
       queue.wait(queue.join(), soon());
     }

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <future>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "cohort/base/error.h"
@@ -66,7 +67,9 @@ TEST(Job, RanksMeetSumAndLeaveAgainAndAgain) {
     if (round == 0) descriptors = entries("/proc/self/fd"), threads = entries("/proc/self/task");  // a sanitizer has a thread of its own
   }
   EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-  EXPECT_EQ(entries("/proc/self/task"), threads);
+  const Deadline limit = Deadline::in(10s);  // a thread that was joined is in that folder for a moment more
+  while (entries("/proc/self/task") > threads && !limit.passed()) std::this_thread::sleep_for(1ms);
+  EXPECT_LE(entries("/proc/self/task"), threads);
 }
 
 TEST(Job, AMovedJobIsTheSameJob) {

@@ -5,7 +5,7 @@ refused with a sentence. To add an option: a row.
 """
 from dataclasses import dataclass
 
-ELASTIC = "it is for jobs whose number of ranks changes while they run, which this launcher does not do yet"
+ELASTIC = "it is for jobs whose number of ranks changes while they run, which Python ranks cannot yet; `cohort train --min-n` and C++ programs can (docs/launching.md)"
 ENGINE = "ranks talk through Cohort's own engine"
 
 
@@ -28,6 +28,8 @@ OPTIONS = (
     Option("-np --num-proc -n", 1, to="-n", about="how many ranks to start"),
     Option("-H --hosts --host", 1, about="localhost:4 or h1:2,h2:2: as many slots as ranks may be started; other hosts by ssh"),
     Option("--hostfile -hostfile --host-file", 1, about="a file of lines `h1 slots=4`"),
+    Option("--host-discovery-script", 1, to="--host-discovery-script", about="a program that prints host or host:slots, a line each; asked once"),
+    Option("--slots-per-host --slots", 1, to="--slots-per-host", about="slots of a host that is named without a number"),
     Option("-p --ssh-port", 1, to="--ssh-port", about="port of ssh on the other hosts"),
     Option("-i --ssh-identity-file", 1, to="--ssh-identity-file", about="key for ssh"),
     Option("--network-interface --network-interfaces --nics", 1, to="--interface", about="by which ranks reach each other; found out when not given"),
@@ -69,8 +71,7 @@ OPTIONS = (
 
     Option("--mpi --use-mpi --jsrun --use-jsrun", refused=ENGINE),
     Option("--mpi-args --binding-args", 1, refused=ENGINE),
-    Option("--min-np --min-num-proc --max-np --max-num-proc --slots-per-host --host-discovery-script --reset-limit --elastic-timeout", 1,
-           refused=ELASTIC),
+    Option("--min-np --min-num-proc --max-np --max-num-proc --reset-limit --elastic-timeout", 1, refused=ELASTIC),
     Option("--blacklist-cooldown-range", 2, refused=ELASTIC),
 )
 

@@ -81,7 +81,7 @@ def launcher_lost(chaos):
 
 
 def row3(chaos, tries):
-    while tries > 0:
+    while tries > 0 and chaos.in_time():
         faults = min(FAULTS_A_JOB, tries)
         supervised(chaos, faults)
         tries -= faults

@@ -89,7 +89,7 @@ def row13(chaos, tries):
                 runs.shim.set(fsync_delay_ms=0)
                 job.send_signal(signal.SIGTERM)
                 ratio = statistics.median(s / q for s, q in zip(slow, quick))
-                assert ratio <= 1 + chaos.limit(SLOWER), f"a step takes {ratio:.3f} times as long: {slow} and {quick}"
+                assert ratio <= 1 + chaos.share(SLOWER), f"a step takes {ratio:.3f} times as long: {slow} and {quick}"
                 return {"detect": ratio - 1}
             finally:
                 runs.end(job)

@@ -105,7 +105,7 @@ def crowd(chaos, number, cycles):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert job.losses()[:300] == calm.losses(), "other losses than a run that nobody visited"
         slower = statistics.median(ratios) - 1
-        assert slower <= chaos.limit(SLOWER), f"a step takes longer in a crowd, by {ratios}"
+        assert slower <= chaos.share(SLOWER), f"a step takes longer in a crowd, by {ratios}"
         return {"connections": cycles * number * len(targets), "kept": kept, "slower": round(slower, 4)}
 
 

@@ -158,7 +158,7 @@ def row7(chaos, tries):
         job.await_step(job.step() + chaos.dice.randrange(1, 20))
         asleep = chaos.dice.choice(job.members())
         if chaos.dice.randrange(2):
-            epoch, nap = job.epoch(), chaos.dice.uniform(0.1, 0.5) * LOST_AFTER
+            epoch, nap = job.epoch(), chaos.dice.uniform(0.1, 0.3) * LOST_AFTER
             os.kill(asleep, signal.SIGSTOP)
             time.sleep(nap)
             os.kill(asleep, signal.SIGCONT)
@@ -197,8 +197,9 @@ def row28(chaos, tries):
 def pause_of_growth(job, size):
     """Seconds without a committed step around the last newcomer's entry."""
     for _ in range(size - job.size()):
+        there = len(job.workers())
         job.process.send_signal(signal.SIGUSR2)
-        time.sleep(0.05)  # equal signals that wait together become one
+        wait_until("one more is started", lambda: len(job.workers()) > there)  # equal signals that wait together become one
     step, since, longest = job.step(), time.monotonic(), 0.0
 
     def grown():

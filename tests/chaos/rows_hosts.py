@@ -10,7 +10,8 @@ TRIES_A_JOB = 10
 LOST_AFTER = 0.6  # of partitions, so that a try is short; the other rows have the default, 2 s
 HEAL, DETECT_VANISHED, KILLED = 5.0, 3.0, 5.0
 GO_ON, HEAL_LATE = 20.0, 30.0  # of workers that hear the coordinator and not each other: two epochs are tried before some are left out, for a while
-LOSSY = 10  # seconds of lost packets: sixty tries are ten minutes
+LOSSY = 10  # seconds of a bad network: 120 tries have ten minutes with one packet in twenty lost
+FULL, PARTITIONS = 200, 670  # from so many tries on as many partitions, of which 500 are 2/2, 3/1 or 1/3
 
 
 def in_jobs(chaos, tries, hosts, where, flags, one):
@@ -58,7 +59,7 @@ def row4(chaos, tries):
 def row9(chaos, tries):
     def one(net, job, i):
         hosts = [1, 2, 3, 4]
-        kind = ["2/2", "3/1", "1/3", "one way", "flapping"][i % 5]
+        kind = ["2/2", "3/1", "1/3", "one way", "2/2", "3/1", "1/3", "flapping"][i % 8]
         away = chaos.dice.sample(hosts, {"2/2": 2, "3/1": 1, "1/3": 3, "one way": chaos.dice.choice([1, 2]), "flapping": 2}[kind])
         here = [0] + [h for h in hosts if h not in away]
         mark, epoch, lost = len(job.log()), job.epoch(), job.steps_lost()
@@ -94,18 +95,30 @@ def row9(chaos, tries):
         healed = time.monotonic() - at
         return chaos.tried(f"9 workers parted {4 - len(away)}/{len(away)}, the coordinator hears all", recover=recover, lost=job.steps_lost() - lost,
                            healed_s=round(healed, 2), ok=recover <= chaos.limit(GO_ON) and healed <= chaos.limit(HEAL_LATE) and job.steps_lost() - lost <= 1)
-    in_jobs(chaos, tries, 4, ["-H", "h1,h2,h3,h4"], ["--lost-after", f"{LOST_AFTER}s"], one)
+    in_jobs(chaos, tries if tries < FULL else max(tries, PARTITIONS), 4, ["-H", "h1,h2,h3,h4"], ["--lost-after", f"{LOST_AFTER}s"], one)
     in_jobs(chaos, -(-tries // 50), 4, ["-H", "h1,h2,h3,h4"], [], between_workers)
 
 
 def row10(chaos, tries):
+    """Where one packet in five is lost somebody may be left out: then all are to be together again afterwards, and the history right as ever."""
     def one(net, job, i):
+        kind = ["5 % lost", "1 % lost", "5 % lost", "1 Mbit/s", "5 % lost", "20 % lost"][i % 6]
         mark, epoch, step = len(job.log()), job.epoch(), job.step()
-        net.forward("numgen random mod 100 < 5 drop")
+        if kind == "1 Mbit/s":
+            for host in (1, 2, 3, 4):
+                net.on(host, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "1mbit", "burst", "4kb", "latency", "150ms")
+        else:
+            net.forward(f"numgen random mod 100 < {kind.split()[0]} drop")
         time.sleep(LOSSY)
+        if kind == "1 Mbit/s":
+            for host in (1, 2, 3, 4):
+                net.on(host, "tc", "qdisc", "del", "dev", "eth0", "root")
         net.forward()
         moved, changed = job.step() - step, job.epoch() != epoch or job.said("is lost: ", mark)
-        return chaos.tried("10 one packet in twenty lost", ok=moved > 0 and not changed, why=job.log()[-2000:] if changed else f"{moved} steps", steps=moved)
+        at, step = time.monotonic(), job.step()
+        wait_until("all are together again", lambda: job.size() == 4 and job.step() > step + 2)
+        ok = moved > 0 and not changed if kind != "20 % lost" else time.monotonic() - at <= chaos.limit(HEAL_LATE)
+        return chaos.tried(f"10 {kind}", ok=ok, recover=time.monotonic() - at, why=job.log()[-2000:] if changed else f"{moved} steps", steps=moved, changed=bool(changed))
     in_jobs(chaos, tries, 4, ["-H", "h1,h2,h3,h4"], [], one)
 
 

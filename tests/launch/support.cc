@@ -19,6 +19,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/file.h"
+#include "cohort/base/slowdown.h"
 
 namespace cohort::launch {
 namespace {
@@ -66,10 +67,7 @@ char state_of(const std::string& process) {
 
 }  // namespace
 
-Seconds stretched(Seconds limit) {
-  const char* factor = std::getenv("COHORT_TEST_SLOWDOWN");
-  return limit * (factor != nullptr ? std::max(1.0, std::atof(factor)) : 1.0);
-}
+Seconds stretched(Seconds limit) { return limit * std::max(1.0, slowdown()); }
 
 Started::Started(const Words& words, const Variables& variables, const std::string& input) : mark_(unique_name("launch")) {
   Pipe out = make_pipe(), err = make_pipe(), in = make_pipe();

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "cohort/base/slowdown.h"
 #include "cohort/collective/communicator.h"
 #include "cohort/net/connect.h"
 
@@ -18,11 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using Body = std::function<std::string(Communicator&)>;
-
-double slowdown() {
-  const char* const factor = std::getenv("COHORT_TEST_SLOWDOWN");
-  return factor == nullptr ? 1.0 : std::atof(factor);
-}
 
 // Forked ranks that die with the test. Each writes what its body returned (or the failure's text) into a pipe.
 class Ranks {

@@ -33,6 +33,7 @@ import pytest
 
 BUILD = pathlib.Path(os.environ.get("COHORT_BUILD", pathlib.Path(__file__).resolve().parents[2] / "build"))
 COHORT = os.environ.get("COHORT_BINARY", str(BUILD / "bin" / "cohort"))
+SLOWDOWN = float(os.environ.get("COHORT_TEST_SLOWDOWN", "1"))  # limits in seconds are those of an idle machine
 CLAIM_SECONDS = 60  # longest a claim may take on a busy machine
 
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from launch import environment, launch
+from launch import SLOWDOWN, environment, launch
 
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "python" / "ddp.py"
 
@@ -84,14 +84,13 @@ def test_survivors_hear_who_was_killed_within_a_second(count, victim, where):
             heard_at, kind, text = out.split(" ", 2)
             assert kind == "DistBackendError", text
             assert f"rank {victim}" in text, text
-            assert float(heard_at) - killed_at < 1.0, (heard_at, killed_at)
+            assert float(heard_at) - killed_at < 1.0 * SLOWDOWN, (heard_at, killed_at)
             assert process.returncode == 0, err
     finally:
         for process in processes:
             process.kill()
             process.communicate()
-    left = subprocess.run(["ls", "/dev/shm"], text=True, capture_output=True).stdout
-    assert "cohort" not in left
+    assert not [entry.name for entry in os.scandir("/dev/shm") if "cohort" in entry.name and entry.is_file()]  # folders are other tests'
 
 
 def test_the_example_runs_under_cohort_run():
