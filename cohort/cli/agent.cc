@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,11 +23,13 @@
 #include "cohort/cli/run_ranks.h"
 #include "cohort/cli/run_report.h"
 #include "cohort/cli/run_tree.h"
+#include "cohort/net/address.h"
 
 namespace cohort::cli {
 namespace {
 
 constexpr Seconds kEndLimit{1};
+constexpr int kCallMs = 1000;
 constexpr Seconds kSaveLimit{8};  // for workers whose launcher is lost
 
 // Ours alone: whatever else in this process prints to stdout must not end up in the middle of a frame.
@@ -76,6 +79,7 @@ class Agent : public RankSink {
   void tick();
   void refuse(int code, const std::string& what);
   void wind_up();
+  bool launcher_is_gone() const;
   void let_save();
   void flush();
   bool elastic() const { return order_ && order_->elastic(); }
@@ -291,6 +295,20 @@ void Agent::refuse(int code, const std::string& what) {
   channel_.send(AgentFrame::trouble, encode(AgentTrouble{code, what}));
 }
 
+// Its stream may end while it is well, and then it wants other workers for ours. Only a host that answers, by refusing the call, can tell
+// that nobody is there any more: who cannot be reached may train on without us.
+bool Agent::launcher_is_gone() const {
+  const net::SocketAddress door = net::SocketAddress::of(net::Address::parse(reached_.rendezvous));
+  const Fd call{::socket(door.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (::connect(call.get(), door.get(), door.length) == 0) return false;
+  if (errno == ECONNREFUSED) return true;
+  pollfd answered{call.get(), POLLOUT, 0};
+  int problem = 0;
+  socklen_t size = sizeof problem;
+  return errno == EINPROGRESS && poll(&answered, 1, kCallMs) > 0 && getsockopt(call.get(), SOL_SOCKET, SO_ERROR, &problem, &size) == 0 &&
+         problem == ECONNREFUSED;
+}
+
 // The launcher is gone, and these can save what they have: they get a moment, as they would on its own host.
 void Agent::let_save() {
   ranks_.signal(SIGTERM);
@@ -306,7 +324,7 @@ void Agent::let_save() {
 
 // Nothing of this host's part may stay behind; what the ranks wrote last still goes to the launcher.
 void Agent::wind_up() {
-  if (alone() && elastic() && order_->notices) let_save();
+  if (alone() && elastic() && order_->saves && launcher_is_gone()) let_save();
   if (ranks_.running() > 0) ranks_.signal(SIGKILL);
   if (alone() || refused_)
     kill_descendants(Deadline::in(kEndLimit));

@@ -137,6 +137,7 @@ std::vector<std::byte> encode(const AgentStart& m) {
   w.integer(m.input ? 1 : 0);
   w.integer(m.quit_asks ? 1 : 0);
   w.integer(m.notices ? 1 : 0);
+  w.integer(m.saves ? 1 : 0);
   return w.take();
 }
 
@@ -163,6 +164,7 @@ AgentStart decode_start(ConstBytes bytes) {
   m.input = r.flag();
   m.quit_asks = r.flag();
   m.notices = r.flag();
+  m.saves = r.flag();
   r.end();
   return m;
 }

@@ -44,6 +44,7 @@ struct AgentStart {
   bool input = false;                                        // rank 0 is here and reads what the launcher sends
   bool quit_asks = false;                                    // see RunOptions
   bool notices = false;                                      // SIGTERM and SIGUSR1 wait until a rank can take them for what they are
+  bool saves = false;                                        // ranks that are left alone get a moment to save
   bool elastic() const { return !setting.elastic.empty(); }  // ranks are started by AgentMore, one by one
 };
 

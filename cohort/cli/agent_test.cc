@@ -90,8 +90,8 @@ TEST(AgentMessages, SayTheSameAfterTheJourney) {
   AgentCall call{.job = "j", .secret = net::Secret::random(), .first = 2, .addresses = {"1.2.3.4:5"}, .start_timeout = 1.5};
   EXPECT_EQ(encode(decode_call(encode(call))), encode(call));
   order.setting.elastic = "0.5s";
-  order.notices = true;
-  EXPECT_TRUE(decode_start(encode(order)).elastic() && decode_start(encode(order)).notices);
+  order.notices = order.saves = true;
+  EXPECT_TRUE(decode_start(encode(order)).elastic() && decode_start(encode(order)).notices && decode_start(encode(order)).saves);
   EXPECT_EQ(decode_more(encode(AgentMore{7, 1})).slot, 1);
   EXPECT_THROW(decode_more(encode(AgentMore{-1, 1})), Failure);
   EXPECT_EQ(decode_failed(encode(AgentFailed{7, "no such file"})).why, "no such file");

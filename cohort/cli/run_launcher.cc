@@ -45,6 +45,7 @@ ScreenStyle style_for(const RunOptions& options) {
 
 constexpr Seconds kSaveLimit{8};   // for workers that nobody coordinates any more, to save what they have and end
 constexpr Seconds kMoment{0.5};    // after the first failure, before the others are asked to end: they may have something to say of it
+constexpr Seconds kLateLimit{60};  // an elastic job is over and a worker has ended well: how long another may take
 constexpr int kMostUnfit = 3;      // newcomers that told that the settings are wrong, before no more are started
 constexpr Seconds kEmptyLimit{2};  // an elastic job without any worker: for its coordinator to ask for new ones
 constexpr int kRespawnsEach = 10;  // of a worker that dies again and again; more help nobody
@@ -147,6 +148,7 @@ class Launcher {
   int more_ = 0;                          // workers that were asked for by a signal
   int owed_ = 0;                          // workers that are wanted and not started yet: no host has had room
   int said_owed_ = 0;                     // .. as was said last
+  Deadline late_at_;                      // workers that have not ended by then hang
   int unfit_ = 0;                         // workers that came later and found the settings wrong
   std::optional<Ranks::Ended> last_end_;  // of a worker that was not let go
   bool left_badly_ = false;               // a worker, after the user had stopped the job
@@ -272,7 +274,8 @@ void Launcher::start_agents() {
                               .environment = travelling(plan_.environment),
                               .bind = plan_.options.bind,
                               .quit_asks = plan_.options.quit_asks,
-                              .notices = elastic && plan_.options.usage_is_said},
+                              .notices = elastic && plan_.options.usage_is_said,
+                              .saves = plan_.options.saves_when_orphaned()},
                     .input = plan_.input,
                     .reads_input = plan_.options.input == Stdin::first_rank && !elastic,
                     .environment = plan_.environment,
@@ -349,7 +352,7 @@ void Launcher::take_signal(int number) {
   if (number == SIGCHLD) return;                          // note_ends() looks in every round
   if (number == SIGTSTP) return ranks_->signal(SIGSTOP);  // their groups are not the terminal's, so the terminal could not stop them
   if (number == SIGUSR2 && plan_.options.elastic()) {
-    ++more_;
+    if (unfit_ < kMostUnfit || owed_ == 0) ++more_;  // else those who were asked for are still to come
     unfit_ = 0;
     return;
   }
@@ -379,7 +382,7 @@ void Launcher::note_ends() {
   }
 }
 
-// The job goes on without it, unless it has told that the settings are wrong before anybody trained: they are for all of them.
+// The job goes on without it, unless it is one of the first and has told that the settings are wrong: they are for all of them.
 void Launcher::note_elastic_end(const Ranks::Ended& e) {
   const group::Process process = process_of(e.rank);
   if (!e.seen) return note_lost_with_host(e, process);
@@ -388,11 +391,12 @@ void Launcher::note_elastic_end(const Ranks::Ended& e) {
   const std::string words = fmt::format("worker {} (process {}{}) ended: {}", e.rank, process.pid, where, e.how);
   unasked ? say(words) : mention(words);
   const bool unfit = exit_code_of(e.status) == kExitUsage && plan_.options.usage_is_said;
-  if (unfit && !meeting_.formed()) return fail(e.rank, e.status);
+  if (unfit && e.rank < plan_.ranks) return fail(e.rank, e.status);
   if (unfit && ++unfit_ == kMostUnfit)
     say("the settings are no longer what the others train with: no more workers are started; SIGUSR2 asks for one when they are");
   if (unasked) last_end_ = e;
   if (stopped_by_ != 0 && e.status != 0) left_badly_ = true;
+  if (e.status == 0 && meeting_.ending() && late_at_.never()) late_at_ = Deadline::in(kLateLimit);
   meeting_.process_ended(process, e.how);
   if (ranks_->running() == 0) empty_until_ = Deadline::in(kEmptyLimit);
 }
@@ -424,7 +428,7 @@ void Launcher::look_for_hosts() {
 void Launcher::start_wanted() {
   owed_ = std::max(0, owed_ + meeting_.take_wanted() + std::exchange(more_, 0) - meeting_.take_rejoined());
   if (stopped_by_ != 0 || first_ || trouble_ || timed_out_ || meeting_.ending()) return void(owed_ = 0);
-  if (unfit_ >= kMostUnfit) return void(owed_ = 0);
+  if (unfit_ >= kMostUnfit) return;
   remote_ != nullptr ? start_far() : start_near();
 }
 
@@ -483,7 +487,7 @@ group::Workforce Launcher::workforce() const {
 bool Launcher::goes_on() const {
   if (ranks_->busy()) return true;
   if (!plan_.options.elastic() || stopped_by_ != 0 || first_ || trouble_ || timed_out_ || reader_gone_ || meeting_.ending()) return false;
-  if (remote_ != nullptr && owed_ > 0) return true;  // a host may come back; the coordinator knows when that takes too long
+  if (remote_ != nullptr && owed_ > 0 && unfit_ < kMostUnfit) return true;  // a host may come back; the coordinator knows when that takes too long
   return !empty_until_.passed();
 }
 
@@ -528,6 +532,10 @@ void Launcher::look_at_clock() {
   if (!timed_out_ && job_ends_.passed()) {
     timed_out_ = true;
     job_ends_ = Deadline{};
+    stop(SIGTERM, plan_.options.grace);
+  }
+  if (late_at_.passed() && ranks_->running() > 0 && kill_at_.never()) {
+    say(fmt::format("the job is over, and {} of its workers did not end within {}: they hang", ranks_->running(), format_seconds(kLateLimit)));
     stop(SIGTERM, plan_.options.grace);
   }
   if (stop_at_.passed()) {

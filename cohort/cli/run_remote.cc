@@ -133,6 +133,7 @@ void RemoteRanks::take(Host& host, const AgentMessage& message, Clock::time_poin
   } else if (message.type == AgentFrame::failed) {
     take_failed(host, decode_failed(message.body));
   } else if (message.type == AgentFrame::leaving) {
+    host.by_itself = true;
     if (!host.leaving) ask_to_leave(host);
   } else if (message.type == AgentFrame::trouble) {
     const AgentTrouble trouble = decode_trouble(message.body);

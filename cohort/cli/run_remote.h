@@ -82,6 +82,7 @@ class RemoteRanks : public Ranks {
     Deadline rests_until{};     // .. and it is left alone until then; never: it need not rest
     Clock::time_point began{};  // when it was ready last
     bool leaving = false;       // it is no longer among the hosts of this job
+    bool by_itself = false;     // .. because its agent said so, whoever lists it
     Deadline leave_by{};        // then its workers are killed
   };
   void call(Host& host, bool master);

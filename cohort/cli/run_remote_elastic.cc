@@ -128,6 +128,8 @@ int RemoteRanks::set_pool(const group::Hosts& pool) {
   int came = 0;
   for (Host& h : hosts_) {
     const auto listed = std::find_if(pool.begin(), pool.end(), [&](const group::HostSlots& p) { return p.name == h.name; });
+    if (listed == pool.end()) h.by_itself = false;
+    if (listed != pool.end() && h.by_itself) continue;  // a list does not know yet that it goes
     if (listed != pool.end()) {
       came += std::max(0, listed->slots - (h.leaving ? 0 : h.slots));
       h.slots = listed->slots;

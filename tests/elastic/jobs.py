@@ -9,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "train"))
-from runs import LIMIT, Runs, wait_until  # noqa: E402
+from runs import LIMIT, SLOWDOWN, Runs, wait_until  # noqa: E402,F401
 
 FOR_EVER = 10**9  # steps
 # The learning rate does not depend on the number of steps, so that a replay in parts has the same one. The bits of a matrix product may depend on the

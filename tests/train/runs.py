@@ -5,7 +5,8 @@ import os
 import subprocess
 import time
 
-LIMIT = 90 * float(os.environ.get("COHORT_TEST_SLOWDOWN", "1"))  # seconds for one command on a busy machine
+SLOWDOWN = float(os.environ.get("COHORT_TEST_SLOWDOWN", "1"))
+LIMIT = 90 * SLOWDOWN  # seconds for one command on a busy machine
 TINY = {
     "model": "mlp(in=784, hidden=32x32, out=10)",
     "data.train": "synthetic(samples=600)",

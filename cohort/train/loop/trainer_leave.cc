@@ -10,7 +10,7 @@ namespace cohort {
 
 void Trainer::leave(const std::string& why) {
   const std::lock_guard lock(mutex_);
-  why_ = why;
+  why_ = why.empty() ? "word" : why;
   learner_->leave();  // after why_: whoever sees the vote may ask for it
 }
 
