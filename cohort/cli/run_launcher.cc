@@ -487,7 +487,8 @@ group::Workforce Launcher::workforce() const {
 bool Launcher::goes_on() const {
   if (ranks_->busy()) return true;
   if (!plan_.options.elastic() || stopped_by_ != 0 || first_ || trouble_ || timed_out_ || reader_gone_ || meeting_.ending()) return false;
-  if (remote_ != nullptr && owed_ > 0 && unfit_ < kMostUnfit) return true;  // a host may come back; the coordinator knows when that takes too long
+  if (remote_ != nullptr && owed_ > 0 && unfit_ < kMostUnfit)
+    return true;  // a host may come back; the coordinator knows when that takes too long
   return !empty_until_.passed();
 }
 
@@ -535,7 +536,8 @@ void Launcher::look_at_clock() {
     stop(SIGTERM, plan_.options.grace);
   }
   if (late_at_.passed() && ranks_->running() > 0 && kill_at_.never()) {
-    say(fmt::format("the job is over, and {} of its workers did not end within {}: they hang", ranks_->running(), format_seconds(kLateLimit)));
+    say(fmt::format("the job is over, and {} of its workers did not end within {}: they hang", ranks_->running(),
+                    format_seconds(kLateLimit)));
     stop(SIGTERM, plan_.options.grace);
   }
   if (stop_at_.passed()) {

@@ -22,6 +22,7 @@ namespace {
 constexpr Seconds kFrameLimit{1};
 constexpr Seconds kLook{0.2};     // while it dials, between two looks whether it shall stop
 constexpr Seconds kAttempt{1.5};  // for one call: the kernel repeats a lost first packet ever more rarely, a new call asks at once
+constexpr double kBeats = 3;      // to a heartbeat: of a lost packet the next one tells, while the kernel waits ever longer to repeat it
 
 WorkerId new_life() {
   WorkerId id;
@@ -187,7 +188,7 @@ void Seat::Impl::arrive() {
   if (leaving) send(Leaving{.why = why_leaving});
   if (done) send(Ended{.step = *done});
   if (condemned) send(Condemned{.error = *condemned});
-  next_beat = Deadline::in(options.heartbeat);
+  next_beat = Deadline::in(options.heartbeat / kBeats);
   forsaken_at = Deadline{};
 }
 
@@ -205,7 +206,7 @@ void Seat::Impl::listen() {
   if (broken || net::host_is_silent(wire->fd())) return hang_up();
   if (!next_beat.passed()) return;
   send(Heard{});
-  next_beat = Deadline::in(options.heartbeat);
+  next_beat = Deadline::in(options.heartbeat / kBeats);
 }
 
 // With the lock: a stream under TLS is one thing for both directions. Half a frame is taken up where it was left.

@@ -265,7 +265,8 @@ TEST(ElasticProcesses, GoOnWithoutOneWhoseTrainingThreadHangsUntilItAsksAgain) {
   ASSERT_TRUE(job.until([&] { return job.when(": 2 workers go on", {}).has_value(); }, 60s)) << job.said();
   EXPECT_THAT(job.said(), HasSubstr("is lost: it did not say where it stands within "));
   const auto parted = Clock::now();
-  EXPECT_FALSE(job.until([&] { return job.when("epoch", parted).has_value(); }, 5s * slowdown())) << "its heart still beats:\n" << job.said();
+  EXPECT_FALSE(job.until([&] { return job.when("epoch", parted).has_value(); }, 5s * slowdown())) << "its heart still beats:\n"
+                                                                                                  << job.said();
   kill(hung, SIGUSR2);
   ASSERT_TRUE(job.until([&] { return job.when(": 3 workers go on", parted).has_value(); }, 10s)) << job.said();
   EXPECT_THAT(job.broken(), IsEmpty()) << job.said();
