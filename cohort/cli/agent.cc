@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
@@ -29,7 +30,7 @@ namespace cohort::cli {
 namespace {
 
 constexpr Seconds kEndLimit{1};
-constexpr int kCallMs = 1000;
+constexpr Seconds kCallLimit{1};
 constexpr Seconds kSaveLimit{8};  // for workers whose launcher is lost
 
 // Ours alone: whatever else in this process prints to stdout must not end up in the middle of a frame.
@@ -295,18 +296,25 @@ void Agent::refuse(int code, const std::string& what) {
   channel_.send(AgentFrame::trouble, encode(AgentTrouble{code, what}));
 }
 
-// Its stream may end while it is well, and then it wants other workers for ours. Only a host that answers, by refusing the call, can tell
-// that nobody is there any more: who cannot be reached may train on without us.
-bool Agent::launcher_is_gone() const {
-  const net::SocketAddress door = net::SocketAddress::of(net::Address::parse(reached_.rendezvous));
+// Whether nobody is at that door any more, which its host alone can tell: by refusing the call.
+bool refused_at(const net::SocketAddress& door, Deadline limit) {
   const Fd call{::socket(door.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   if (::connect(call.get(), door.get(), door.length) == 0) return false;
-  if (errno == ECONNREFUSED) return true;
+  if (errno != EINPROGRESS) return errno == ECONNREFUSED;
   pollfd answered{call.get(), POLLOUT, 0};
   int problem = 0;
   socklen_t size = sizeof problem;
-  return errno == EINPROGRESS && poll(&answered, 1, kCallMs) > 0 && getsockopt(call.get(), SOL_SOCKET, SO_ERROR, &problem, &size) == 0 &&
+  return poll(&answered, 1, limit.left_ms()) > 0 && getsockopt(call.get(), SOL_SOCKET, SO_ERROR, &problem, &size) == 0 &&
          problem == ECONNREFUSED;
+}
+
+// Its stream may end while it is well, and then it wants other workers for ours; who cannot be reached may train on without us. One that
+// was killed closes its door a moment after its streams.
+bool Agent::launcher_is_gone() const {
+  const net::SocketAddress door = net::SocketAddress::of(net::Address::parse(reached_.rendezvous));
+  for (const Deadline limit = Deadline::in(kCallLimit); !limit.passed(); std::this_thread::sleep_for(20ms))
+    if (refused_at(door, limit)) return true;
+  return false;
 }
 
 // The launcher is gone, and these can save what they have: they get a moment, as they would on its own host.

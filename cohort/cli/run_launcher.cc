@@ -124,6 +124,7 @@ class Launcher {
   void fail(Ranks::Trouble trouble);
   void stop(int number, Seconds grace);
   void look_at_clock();
+  void end_late_ones();
   void write_screen();
   void write_sink(int stream);
   void wind_up();
@@ -312,7 +313,7 @@ void Launcher::turn() {
     if (!screen_.pending(stream).empty()) fds.push_back({stream, POLLOUT, 0});
   const bool take_stdout = !sink_full(1), take_stderr = !sink_full(2);
   ranks_->add_polls(fds, take_stdout, take_stderr);
-  Deadline next = screen_.next_idle().sooner(kill_at_).sooner(stop_at_).sooner(job_ends_).sooner(ranks_->next_look());
+  Deadline next = screen_.next_idle().sooner(kill_at_).sooner(stop_at_).sooner(late_at_).sooner(job_ends_).sooner(ranks_->next_look());
   if (!ranks_->busy()) next = next.sooner(empty_until_);
   if (discovery_) {
     discovery_->add_polls(fds);
@@ -529,16 +530,22 @@ void Launcher::stop(int number, Seconds grace) {
   kill_at_ = kill_at_.sooner(Deadline::in(grace));
 }
 
+// They may sit in a call that never returns; the others are done.
+void Launcher::end_late_ones() {
+  say(fmt::format("the job is over, and {} of its workers did not end within {}: they hang", ranks_->running(),
+                  format_seconds(kLateLimit)));
+  stop(SIGTERM, plan_.options.grace);
+}
+
 void Launcher::look_at_clock() {
   if (!timed_out_ && job_ends_.passed()) {
     timed_out_ = true;
     job_ends_ = Deadline{};
     stop(SIGTERM, plan_.options.grace);
   }
-  if (late_at_.passed() && ranks_->running() > 0 && kill_at_.never()) {
-    say(fmt::format("the job is over, and {} of its workers did not end within {}: they hang", ranks_->running(),
-                    format_seconds(kLateLimit)));
-    stop(SIGTERM, plan_.options.grace);
+  if (late_at_.passed()) {
+    late_at_ = Deadline{};
+    if (ranks_->running() > 0 && kill_at_.never()) end_late_ones();
   }
   if (stop_at_.passed()) {
     stop_at_ = Deadline{};
