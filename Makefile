@@ -55,7 +55,7 @@ bench-plan: build ## memory and step time as `cohort plan` predicts them against
 bench-loading: build ## what loading and augmenting cost of the shortest training step
 	@bench/loading.py build/bin
 
-hostile: build ## a million hostile connections to a running job, step times with and without, into build/hostile.jsonl: about a quarter of an hour
+hostile: build ## a million hostile connections to a running job, step times with and without, into build/hostile.jsonl: about twenty minutes; HOSTILE_JOBS=fixed,elastic,hosts,nodes
 	@tests/hostile/check.py build/bin storm
 
 format: ## rewrite the sources and docs/rooms.svg as the house style wants them

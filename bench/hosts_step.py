@@ -6,7 +6,8 @@
 One rank a host. In turns, over the same link: cohort, torch's DDP (bench/contestants/torch_ddp.py), the same ranks without any synchronisation
 (what a step computes), and an all-reduce of the model's gradients alone (what it communicates). A step cannot be shorter than the longer
 of the last two; `over_limit` says how much longer it is. Ranks that wait for each other in every step cannot be faster than the slower one of each:
-`lockstep_ms` is what the steps of the unsynchronised ranks come to that way, and `over_lockstep` how much longer ours are than that or the all-reduce.
+`lockstep_ms` is what the steps of the unsynchronised ranks come to that way, and `over_lockstep` how much longer ours are than that or the all-reduce. `exposed` is the share of our own steps
+that lies after the backward of the rank that was slowest in each: what overlapping did not hide.
 One JSON object a model. Needs root, for the namespaces (bench/hosts.py).
 """
 import argparse
@@ -24,7 +25,7 @@ import hosts
 
 MODELS = {  # spec, data, samples of a rank, learning rate, steps before and in the measurement, bytes of gradients
     "mlp": ("mlp(in=784, hidden=512x512, out=10)", "fashion_mnist(split=train)", 64, 0.05, 20, 100, 669706 * 4),
-    "cnn": ("cnn(in=1, size=28, classes=10)", "fashion_mnist(split=train)", 64, 0.05, 10, 60, 421642 * 4),
+    "cnn": ("cnn(in=1, size=28, classes=10)", "fashion_mnist(split=train)", 128, 0.05, 10, 60, 421642 * 4),
     "resnet18": ("resnet18(in=3, classes=10, stem=cifar)", "synthetic(shape=3x32x32, classes=10, samples=10000)", 16, 0.01, 2, 8, 11173962 * 4),
 }
 WHO = ["cohort", "torch-ddp", "unsynced", "all_reduce"]
@@ -32,30 +33,37 @@ LIMIT = 300  # seconds for one start
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
 
-def in_each(spaces, command):
-    """Every host has a core of this machine, as far as they go round: real hosts do not take each other's."""
+def chosen(o, model):
+    row = list(MODELS[model])
+    row[2] = o.batch or row[2]
+    return row
+
+
+def in_each(o, spaces, command):
+    """Every host has --cores of this machine to itself, as far as they go round: real hosts do not take each other's."""
     cores = sorted(os.sched_getaffinity(0))
-    return [["ip", "netns", "exec", space, "taskset", "-c", cores[h % len(cores)], *command] for h, space in enumerate(spaces)]
+    of = [",".join(str(cores[(h * o.cores + k) % len(cores)]) for k in range(o.cores)) for h in range(o.hosts)]
+    return [["ip", "netns", "exec", space, "taskset", "-c", of[h], *command] for h, space in enumerate(spaces)]
 
 
 def ours(o, spaces, model, who, secret, number):
-    spec, data, batch, lr, warm, steps, _ = MODELS[model]
+    spec, data, batch, lr, warm, steps, _ = chosen(o, model)
     command = [os.path.join(o.programs, "cohort-worker"), "bench-step", "--contestant", who, "--model", spec, "--data", data, "--batch", batch,
                "--lr", lr, "--warm", warm, "--steps", steps, "--optim", "sgd"]
     places = [dict(QUIET, COHORT_PLACE="torchrun", RANK=str(r), WORLD_SIZE=str(o.hosts), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="10.77.0.1",
                    MASTER_PORT=str(21000 + 2 * number), TORCHELASTIC_RUN_ID=f"bench{number}", COHORT_SECRET_FILE=secret)
               for r in range(o.hosts)]
-    said = json.loads(hosts.run_ranks(in_each(spaces, command), LIMIT, places).strip().splitlines()[-1])
-    return o.hosts * batch / said["samples_per_s"], o.hosts * batch / said["lockstep_samples_per_s"]
+    said = json.loads(hosts.run_ranks(in_each(o, spaces, command), LIMIT, places).strip().splitlines()[-1])
+    return o.hosts * batch / said["samples_per_s"], o.hosts * batch / said["lockstep_samples_per_s"], said["exposed_share"]
 
 
 def ddp(o, spaces, model, number):
-    _, _, batch, lr, warm, steps, _ = MODELS[model]
+    _, _, batch, lr, warm, steps, _ = chosen(o, model)
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "contestants", "torch_ddp.py")
     command = [o.python, "-W", "ignore", script, "--ranks", o.hosts, "--model", model, "--batch", batch, "--lr", lr, "--warm", warm, "--steps", steps]
     places = [dict(QUIET, RANK=str(r), WORLD_SIZE=str(o.hosts), MASTER_ADDR="10.77.0.1", MASTER_PORT=str(31000 + number), GLOO_SOCKET_IFNAME="eth0",
                    COHORT_CONTESTANT_PARENT=str(os.getpid())) for r in range(o.hosts)]
-    said = json.loads(hosts.run_ranks(in_each(spaces, command), LIMIT, places, may_crash=True).strip().splitlines()[-1])
+    said = json.loads(hosts.run_ranks(in_each(o, spaces, command), LIMIT, places, may_crash=True).strip().splitlines()[-1])
     return o.hosts * batch / said["samples_per_s"]
 
 
@@ -69,7 +77,9 @@ def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     here = os.path.dirname(os.path.abspath(__file__))
     parse.add_argument("--hosts", type=int, default=2)
+    parse.add_argument("--cores", type=int, default=1, help="of each host; one thread computes in any case, what is left carries bytes")
     parse.add_argument("--models", default="cnn,resnet18")
+    parse.add_argument("--batch", type=int, default=0, help="samples of a rank; 0: 64 of the mlp, 128 of the cnn, 16 of resnet18")
     parse.add_argument("--rate", type=float, default=1000, help="Mbit/s of every host, each way")
     parse.add_argument("--mtu", type=int, default=9000, help="bytes of a packet: all hosts send theirs through this machine's kernel, which costs by the packet")
     parse.add_argument("--rounds", type=int, default=3)
@@ -90,22 +100,24 @@ def main():
         secret.flush()
         number = 0
         for model in o.models.split(","):
-            taken = {who: [] for who in [*WHO, "lockstep"]}
+            taken, exposed = {who: [] for who in [*WHO, "lockstep"]}, []
             for round_ in range(o.rounds):
                 for who in WHO[round_ % 4:] + WHO[:round_ % 4]:
                     number += 1
                     if who in ("cohort", "unsynced"):
-                        took, lockstep = ours(o, spaces, model, who, secret.name, number)
+                        took, lockstep, share = ours(o, spaces, model, who, secret.name, number)
                         taken[who].append(took)
+                        exposed += [share] if who == "cohort" else []
                         taken["lockstep"] += [lockstep] if who == "unsynced" else []
                     else:
                         taken[who].append(all_reduce(o, spaces, model) if who == "all_reduce" else ddp(o, spaces, model, number))
             middle = {who: statistics.median(of) for who, of in taken.items()}
             limit = max(middle["unsynced"], middle["all_reduce"])
-            row = {"model": model, "hosts": o.hosts, "rate_mbit": o.rate, "mtu": o.mtu, "congestion": o.congestion, "rounds": o.rounds}
+            row = {"model": model, "hosts": o.hosts, "cores": o.cores, "batch": chosen(o, model)[2], "rate_mbit": o.rate, "mtu": o.mtu, "congestion": o.congestion, "rounds": o.rounds}
             row |= {f"{who}_ms": [round(1e3 * t, 2) for t in (middle[who], min(taken[who]), max(taken[who]))] for who in taken}
             row |= {"over_limit": round(middle["cohort"] / limit - 1, 3),
-                    "over_lockstep": round(middle["cohort"] / max(middle["lockstep"], middle["all_reduce"]) - 1, 3), "times_ddp": round(middle["torch-ddp"] / middle["cohort"], 3)}
+                    "over_lockstep": round(middle["cohort"] / max(middle["lockstep"], middle["all_reduce"]) - 1, 3), "times_ddp": round(middle["torch-ddp"] / middle["cohort"], 3),
+                    "exposed": round(statistics.median(exposed), 3)}
             print(json.dumps(row), flush=True)
             if o.require and (row["over_lockstep"] > 0.1 or row["times_ddp"] < 1.3):
                 sys.exit(f"{model}: a mark was missed")

@@ -1,9 +1,11 @@
 // A stranger at the door, or a false listener: the first byte says which side we are, the rest is what the other one says. It does not know
-// the secret, so it must never get through, must get no text, and must make us allocate nothing.
+// the secret, so it must never get through, must get no text, and must make us allocate nothing. It may have overheard somebody's opening,
+// which vouches for whoever repeats it.
 #include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "cohort/net/crypto.h"
 #include "cohort/net/handshake.h"
 
 using namespace cohort;
@@ -21,6 +23,17 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* input, std::size_t si
   std::size_t said = us.to_send().size();
   us.sent(said);
   ConstBytes bytes = std::as_bytes(std::span(input + 1, size - 1));
+  if (!dialer && (input[0] & 32) != 0) {
+    const Digest vouch = hmac(key, {as_bytes("cohort 1 opening"), ConstBytes(nonce).first(16)});
+    Nonce theirs = nonce;
+    std::copy_n(vouch.begin(), 16, theirs.begin() + 16);
+    Handshake overheard(Handshake::Side::dialer, Secret::from_bytes(key), {"fuzz", Epoch{1}, Rank{1}, Role::worker}, {}, theirs);
+    std::copy(overheard.to_send().begin(), overheard.to_send().end(), us.space().begin());
+    us.advance(Handshake::kOpening);
+    if (!us.vouched()) __builtin_trap();
+    said += us.to_send().size();
+    us.sent(us.to_send().size());
+  }
   while (!bytes.empty() && !us.space().empty()) {
     const Bytes space = us.space();
     const std::size_t n = std::min({piece, bytes.size(), space.size()});

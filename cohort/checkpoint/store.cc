@@ -103,6 +103,7 @@ void Store::complete(Workshop& workshop, const Saved& saved) const {
   // Older ones go only after a successor that is known to hold; of a save by several ranks each has read its own files back.
   if (!kept.pieces.empty()) read_manifest(workshop.path(), kept.step);
   if (kept.pieces.empty() && options_.reread) check_digests(workshop.path(), kept);
+  const Passage passage(folder_, options_.fence);
   if (!publish(workshop.path(), saved.checkpoint.path)) workshop.moved_away();  // else it now holds the one that was replaced
 }
 

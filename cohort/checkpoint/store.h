@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cohort/base/error.h"
+#include "cohort/checkpoint/fence.h"
 #include "cohort/checkpoint/manifest.h"
 #include "cohort/checkpoint/safetensors.h"
 
@@ -61,6 +62,7 @@ struct Saved {
 struct StoreOptions {
   int keep = 3;        // whole checkpoints to keep, at least 1
   bool reread = true;  // read a new one back and compare digests before it gets its name and older ones go
+  Fence fence{};       // of an elastic job: a save of an earlier epoch than the one that began from here gets no name
 };
 
 class Store {

@@ -187,7 +187,7 @@ void Agent::start(const AgentStart& order) {
   if (chdir(order.folder.c_str()) != 0)
     throw_failure(Kind::usage, "folder '{}': {}; start the job in one that every host has", order.folder, std::strerror(errno));
   order_ = order;
-  if (!order.elastic()) start_all(order);
+  order.elastic() ? ranks_.spare_their_children() : start_all(order);
   started_ = true;
 }
 

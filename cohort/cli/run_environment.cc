@@ -37,7 +37,10 @@ group::Environment rank_environment(const group::Environment& inherited, const R
     set(fmt::format("{}LOCAL_SIZE", prefix), local_size);
   }
   set("COHORT_JOB", s.job);
-  if (!s.elastic.empty()) set("COHORT_ELASTIC", s.elastic);
+  if (!s.elastic.empty()) {
+    set("COHORT_ELASTIC", s.elastic);
+    set("HOROVOD_ELASTIC", 1);
+  }
   if (s.shards) set("COHORT_SHARDS", s.shards);
   if (!s.host_name.empty()) set("COHORT_HOST", s.host_name);
   if (!s.interface.empty()) set("COHORT_INTERFACE", s.interface);
@@ -50,6 +53,9 @@ group::Environment rank_environment(const group::Environment& inherited, const R
   if (s.streams >= 0) set("COHORT_STREAMS", s.streams);
   set("HOROVOD_CROSS_RANK", cross.rank);
   set("HOROVOD_CROSS_SIZE", cross.size);
+  if (!s.elastic.empty())  // they change while a worker lives; Horovod's programs ask hvd.rank()
+    for (const char* word : {"RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"})
+      env.erase(fmt::format("HOROVOD_{}", word));
   set("HOROVOD_HOSTNAME", s.host_name.empty() ? "localhost" : s.host_name);
 
   set("RANK", s.rank);

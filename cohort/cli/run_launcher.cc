@@ -45,7 +45,7 @@ ScreenStyle style_for(const RunOptions& options) {
 
 constexpr Seconds kSaveLimit{8};   // for workers that nobody coordinates any more, to save what they have and end
 constexpr Seconds kMoment{0.5};    // after the first failure, before the others are asked to end: they may have something to say of it
-constexpr Seconds kLateLimit{60};  // an elastic job is over and a worker has ended well: how long another may take
+constexpr Seconds kLateLimit{60};  // an elastic `cohort train` is over and a worker has ended well: how long another may take
 constexpr int kMostUnfit = 3;      // newcomers that told that the settings are wrong, before no more are started
 constexpr Seconds kEmptyLimit{2};  // an elastic job without any worker: for its coordinator to ask for new ones
 constexpr int kRespawnsEach = 10;  // of a worker that dies again and again; more help nobody
@@ -118,6 +118,7 @@ class Launcher {
   void look_for_hosts();
   bool goes_on() const;
   bool ended_badly() const;
+  bool fails_afterwards(const Ranks::Ended& ended) const;
   int elastic_verdict();
   void fail(int rank, int status);
   void find_cause();
@@ -152,6 +153,7 @@ class Launcher {
   Deadline late_at_;                      // workers that have not ended by then hang
   int unfit_ = 0;                         // workers that came later and found the settings wrong
   std::optional<Ranks::Ended> last_end_;  // of a worker that was not let go
+  std::optional<Ranks::Ended> too_late_;  // the first that failed when the job had been trained to its end
   bool left_badly_ = false;               // a worker, after the user had stopped the job
   Deadline empty_until_;                  // without any worker the launcher waits so long for the coordinator's wish
   Meeting meeting_;
@@ -237,6 +239,7 @@ void Launcher::start_here() {
                         .signal_mask = mask,
                         .orphan_signal = orphan_signal()});
   auto ranks = std::make_unique<LocalRanks>(output_);
+  if (plan_.options.elastic()) ranks->spare_their_children();
   output_.open_files(setting.first, plan_.ranks);
   ranks->start(setting.first, children);
   workers_ = ranks.get();
@@ -251,7 +254,7 @@ sigset_t Launcher::rank_mask() const {
   sigset_t mask = signals_.mask_before();
   if (plan_.options.quit_asks) sigaddset(&mask, SIGQUIT);  // one that comes while a rank still starts waits until it can be answered
   for (const int notice : {SIGTERM, SIGUSR1})
-    if (plan_.options.elastic() && plan_.options.usage_is_said) sigaddset(&mask, notice);  // a program of our own takes it for a notice
+    if (plan_.options.notices) sigaddset(&mask, notice);
   return mask;
 }
 
@@ -275,7 +278,7 @@ void Launcher::start_agents() {
                               .environment = travelling(plan_.environment),
                               .bind = plan_.options.bind,
                               .quit_asks = plan_.options.quit_asks,
-                              .notices = elastic && plan_.options.usage_is_said,
+                              .notices = plan_.options.notices,
                               .saves = plan_.options.saves_when_orphaned()},
                     .input = plan_.input,
                     .reads_input = plan_.options.input == Stdin::first_rank && !elastic,
@@ -390,16 +393,25 @@ void Launcher::note_elastic_end(const Ranks::Ended& e) {
   const bool unasked = e.status != 0 && !meeting_.let_go(process) && stopped_by_ == 0;
   const std::string where = (*ranks_)[e.rank].host.empty() ? "" : fmt::format(" on host {}", process.host);
   const std::string words = fmt::format("worker {} (process {}{}) ended: {}", e.rank, process.pid, where, e.how);
-  unasked ? say(words) : mention(words);
+  const bool afterwards = fails_afterwards(e);
+  unasked || afterwards ? say(words) : mention(words);
+  if (afterwards && !too_late_) too_late_ = e;
   const bool unfit = exit_code_of(e.status) == kExitUsage && plan_.options.usage_is_said;
   if (unfit && e.rank < plan_.ranks) return fail(e.rank, e.status);
   if (unfit && ++unfit_ == kMostUnfit)
     say("the settings are no longer what the others train with: no more workers are started; SIGUSR2 asks for one when they are");
   if (unasked) last_end_ = e;
   if (stopped_by_ != 0 && e.status != 0) left_badly_ = true;
-  if (e.status == 0 && meeting_.ending() && late_at_.never()) late_at_ = Deadline::in(kLateLimit);
+  if (e.status == 0 && plan_.options.notices && meeting_.ending() && late_at_.never()) late_at_ = Deadline::in(kLateLimit);
   meeting_.process_ended(process, e.how);
   if (ranks_->running() == 0) empty_until_ = Deadline::in(kEmptyLimit);
+}
+
+// What a program does after training is its own, and nobody is started again for it. A worker of `cohort train` has saved by then.
+bool Launcher::fails_afterwards(const Ranks::Ended& e) const {
+  if (e.status == 0 || plan_.options.notices || stopped_by_ != 0 || timed_out_ || reader_gone_) return false;
+  const auto ending = meeting_.ending();
+  return ending && !ending->error;
 }
 
 // Nobody saw it end: the coordinator believes its connection only. One of the first, before the job began, is started again elsewhere.
@@ -620,6 +632,10 @@ bool Launcher::ended_badly() const {
 
 int Launcher::elastic_verdict() {
   const auto ending = meeting_.ending();
+  if (ending && !ending->error && too_late_) {
+    say(fmt::format("worker {} failed after the job had been trained to its end: {}", too_late_->rank, too_late_->how));
+    return exit_code_of(too_late_->status);
+  }
   if (ending && !ending->error) return mention(fmt::format("trained to the end after {}", format_seconds(age()))), 0;
   if (ending && ending->error->kind != Kind::peer_lost) return kExitFailure;  // the coordinator has said why
   const std::string how = last_end_ ? fmt::format("; the last one, worker {}, ended with {}", last_end_->rank, last_end_->how) : "";

@@ -83,6 +83,7 @@ struct RunOptions {
   bool draws_bar = false;  // a rank draws a bar on our terminal
   Seconds rescue{0};       // after a failure ranks get so long to end by themselves, and no SIGTERM: survivors save what a lost one had
   group::Holding holding = group::Holding::whole;  // elastic: what a worker has of the state
+  bool notices = false;        // ranks take SIGTERM and SIGUSR1 for a notice to leave; one that comes while a rank still starts waits
   bool usage_is_said = false;  // a rank that exits with status 2 has told what is wrong with the settings: no report about ranks
 
   Sink sink_of(int rank, int stream) const;  // stream 1 or 2

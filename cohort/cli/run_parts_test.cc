@@ -163,6 +163,7 @@ TEST(RunReport, TheCauseIsTheLastThingSaid) {
 TEST(Report, KnowsOverWhoseLossARankFailed) {
   EXPECT_EQ(blames({"all_reduce 'x' of 1 i32, sum #2 on rank 3: rank 1 left"}, 3), 1);
   EXPECT_EQ(blames({"barrier #4 on rank 0: rank 12 died (its control connection ended without a goodbye)", "and more"}, 0), 12);
+  EXPECT_EQ(blames({"all_reduce 'x' #2 on rank 0: tcp: rank 3 at 127.0.0.1:51000 died (closed the connection)"}, 0), 3);
   EXPECT_EQ(blames({"rank 2 aborted: rank 0 died"}, 1), 2);
   EXPECT_EQ(blames({"rank 4 left"}, 4), -1) << "of itself";
   EXPECT_EQ(blames({"frank 4 left", "rank 5 lefty", "rank 99999999999 died"}, 1), -1);

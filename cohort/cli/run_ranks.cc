@@ -56,8 +56,9 @@ std::vector<Ranks::Ended> LocalRanks::take_ends() {
 }
 
 void LocalRanks::signal(int number) {
+  const bool alone = spares_ && (number == SIGTERM || number == SIGUSR1);
   for (const RankState& r : ranks_)
-    if (r.running()) kill(-r.pid, number);
+    if (r.running()) kill(alone ? r.pid : -r.pid, number);
 }
 
 void LocalRanks::add_polls(std::vector<pollfd>& fds, bool with_stdout, bool with_stderr) const {

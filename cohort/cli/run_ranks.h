@@ -49,7 +49,7 @@ class Ranks {
   };
   std::vector<Other> take_others() { return std::exchange(others_, {}); }
   virtual std::optional<Trouble> take_trouble() { return std::nullopt; }
-  virtual void signal(int number) = 0;  // to the process group of every rank that runs
+  virtual void signal(int number) = 0;  // to the process group of every rank that runs; a notice to leave (LocalRanks) to the rank alone
 
   virtual void add_polls(std::vector<pollfd>& fds, bool with_stdout, bool with_stderr) const = 0;
   virtual void move(Clock::time_point now, bool with_stdout, bool with_stderr) = 0;  // whatever is there, without waiting
@@ -71,6 +71,8 @@ class LocalRanks : public Ranks {
   // All or none: what was started is killed when a later one cannot be.
   void start(int first, const std::vector<ChildPlan>& plans);
   int add(const ChildPlan& plan);  // one more, behind the last; its number
+  // Elastic jobs: SIGTERM and SIGUSR1 ask a rank to leave, and until it does it needs whom it has started (those who load its data).
+  void spare_their_children() { spares_ = true; }
 
   std::vector<Ended> take_ends() override;  // reaps every child that has ended; orphans of the ranks only vanish
   void signal(int number) override;
@@ -82,6 +84,7 @@ class LocalRanks : public Ranks {
   void read_stream(std::size_t at, int stream, Clock::time_point now);
 
   RankSink& sink_;
+  bool spares_ = false;
   std::vector<Child> children_;
 };
 

@@ -49,7 +49,7 @@ std::vector<std::string> Tail::lines() const {
 }
 
 int blames(const std::vector<std::string>& last_words, int rank) {
-  static const std::regex kLoss(R"(\brank (\d{1,9}) (left|died|aborted)\b)");
+  static const std::regex kLoss(R"(\brank (\d{1,9}) (at \S+ )?(left|died|aborted)\b)");
   for (auto line = last_words.rbegin(); line != last_words.rend(); ++line)
     if (std::smatch found; std::regex_search(*line, found, kLoss))
       if (const int other = std::stoi(found[1]); other != rank) return other;

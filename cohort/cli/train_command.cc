@@ -119,7 +119,8 @@ int run(int argc, char** argv) {
   const bool elastic = !passed["--min-n"].empty();
   const std::string count = here || app.count("--ranks") > 0 ? ranks : "";  // hosts say how many unless told otherwise
   if (elastic) check_elastic(config);
-  return run_workers(count, args, {keeps_buddies(config) && !elastic ? kRescue : Seconds{0}, holding_of(config)}, where);
+  const Seconds rescue = keeps_buddies(config) && !elastic ? kRescue : Seconds{0};
+  return run_workers(count, args, {.rescue = rescue, .holding = holding_of(config), .notices = true}, where);
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ int run_workers(const std::string& ranks, const std::vector<std::string>& args, 
   plan.options = parse_run(words, plan.environment);
   plan.options.rescue = losses.rescue;
   plan.options.holding = losses.holding;
+  plan.options.notices = losses.notices;
   plan.options.quit_asks = plan.options.usage_is_said = true;
   plan.program = find_program(plan.options, plan.environment);
   plan.host = look_at_host();

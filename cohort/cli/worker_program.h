@@ -15,6 +15,7 @@ std::string find_worker();
 struct Losses {
   Seconds rescue{0};                               // how long survivors may take to end by themselves; 0: they get a signal at once
   group::Holding holding = group::Holding::whole;  // elastic: what a worker has of the state
+  bool notices = false;                            // SIGTERM and SIGUSR1 tell a rank to leave, from its first moment on
 };
 
 // Runs `cohort-worker args..` as `ranks` ("2", "auto") ranks of one job, like `cohort run`; returns the exit status. Output is not

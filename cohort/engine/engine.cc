@@ -5,11 +5,11 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 #include <unordered_set>
 #include <utility>
 
+#include "cohort/base/heap.h"
 #include "cohort/engine/gathering.h"
 #include "cohort/nn/residency.h"
 #include "cohort/sync/narrow.h"
@@ -58,17 +58,6 @@ void share_out(const nn::Model& model, std::vector<Parameter>& parameters) {
 }
 
 namespace {
-
-// Gradients, before they are added to a bucket, come and go with every step. glibc gives memory at the top of its heap back to the kernel
-// whenever 256 KiB to 64 MiB of it are free and takes it again in the next step, a page fault for each 4 KiB: 36 MB a step for ResNet-18.
-// Who set malloc's limits by its own variables knows better.
-void keep_freed_memory() {
-  for (const char* own : {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"})
-    if (std::getenv(own) != nullptr) return;
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most it takes, and where it moves to by itself
-  mallopt(M_TRIM_THRESHOLD, 512 << 20);
-  mallopt(M_TOP_PAD, 16 << 20);
-}
 
 bool spans_hosts(const collective::Communicator& comm, int ranks_here) {
   return ranks_here < comm.size() && comm.transport() != "shm" && comm.transport() != "loopback";

@@ -9,7 +9,7 @@
 namespace cohort::group {
 namespace {
 
-enum class Word : std::uint8_t { opened = 1, formed, gone, respawned, finished, left };
+enum class Word : std::uint8_t { opened = 1, formed, gone, respawned, finished, left, handed };
 constexpr std::uint64_t kNoStep = UINT64_MAX;  // where a step is optional
 
 std::int64_t step_of(std::uint64_t number) {
@@ -81,6 +81,14 @@ void follow(Charter& charter, const Formed& formed) {
   charter.roster = formed.roster;
   charter.holders = formed.holders;
   charter.gone.clear();
+  charter.handed.clear();
+}
+
+void follow(Charter& charter, const Handed& handed) {
+  if (!charter.rank_of(handed.worker) || handed.to.value < kNoRank.value || handed.to.value >= std::ssize(charter.roster))
+    throw_failure(Kind::corrupt, "worker {:x} handed its state to rank {}, and epoch {} has {} ranks", handed.worker.value, handed.to.value,
+                  charter.epoch.value, charter.roster.size());
+  charter.handed[handed.worker] = handed.to;
 }
 
 }  // namespace
@@ -114,7 +122,8 @@ void apply(Charter& charter, const Entry& entry) {
                        throw_failure(Kind::corrupt, "{} respawned workers cannot become {}", charter.respawned, e.so_far);
                      charter.respawned = e.so_far;
                    },
-                   [&](const Finished& e) { charter.finished = e.step; }, [&](const Left& e) { charter.left = e.now; }},
+                   [&](const Finished& e) { charter.finished = e.step; }, [&](const Left& e) { charter.left = e.now; },
+                   [&](const Handed& e) { follow(charter, e); }},
              entry);
 }
 
@@ -150,6 +159,11 @@ std::vector<std::byte> encode(const Entry& entry) {
                    [&](const Left& e) {
                      word(Word::left);
                      w.number(e.now);
+                   },
+                   [&](const Handed& e) {
+                     word(Word::handed);
+                     w.number(e.worker.value);
+                     w.number(static_cast<std::uint32_t>(e.to.value));
                    }},
              entry);
   return w.take();
@@ -168,6 +182,11 @@ Entry decode_entry(ConstBytes bytes) {
     case Word::respawned: entry = Respawned{r.number<std::uint32_t>()}; break;
     case Word::finished: entry = Finished{step_of(r.number<std::uint64_t>())}; break;
     case Word::left: entry = Left{r.number<std::uint32_t>()}; break;
+    case Word::handed: {
+      const WorkerId worker{r.number<std::uint64_t>()};
+      entry = Handed{worker, Rank{static_cast<std::int32_t>(r.number<std::uint32_t>())}};
+      break;
+    }
     default: throw_failure(Kind::corrupt, "a decision log holds an entry of sort {}, which does not exist", word);
   }
   r.end();

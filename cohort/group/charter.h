@@ -5,6 +5,7 @@
 //   gone        a member's process is known to have ended: it will never vote again
 //   respawned   how many lost workers were replaced so far
 //   left        how many went of their own will and nobody came for: they are not replaced
+//   handed      what a member held, that rank of its epoch holds too, or the disk does
 //   finished    training is over; no epoch follows
 //
 // A Charter is changed by apply() alone, in the coordinator at work and in the one that replays the log, so the two cannot differ.
@@ -13,6 +14,7 @@
 #pragma once
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <variant>
@@ -62,7 +64,12 @@ struct Finished {
   std::int64_t step = 0;
   bool operator==(const Finished&) const = default;
 };
-using Entry = std::variant<Opened, Formed, Gone, Respawned, Finished, Left>;
+struct Handed {
+  WorkerId worker;
+  Rank to;  // kNoRank: to the disk
+  bool operator==(const Handed&) const = default;
+};
+using Entry = std::variant<Opened, Formed, Gone, Respawned, Finished, Left, Handed>;
 
 struct Charter {
   std::uint64_t term = 0;
@@ -70,7 +77,8 @@ struct Charter {
   std::optional<std::int64_t> base;
   std::vector<Worker> roster;
   std::uint32_t holders = 0;
-  std::set<WorkerId> gone;  // of the roster
+  std::set<WorkerId> gone;          // of the roster
+  std::map<WorkerId, Rank> handed;  // likewise, to whom
   std::uint32_t respawned = 0, left = 0;
   std::optional<std::int64_t> finished;
   bool operator==(const Charter&) const = default;

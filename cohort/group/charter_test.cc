@@ -17,9 +17,12 @@ std::vector<Entry> some_life() {
           Formed{Epoch{1}, std::nullopt, {worker(0, 7), worker(1, 8)}, 0},
           Gone{WorkerId{8}},
           Respawned{1},
+          Handed{WorkerId{7}, Rank{1}},
           Formed{Epoch{2}, 41, {worker(0, 7), worker(1, 9)}, 1},
           Opened{2},
           Left{1},
+          Handed{WorkerId{7}, kNoRank},
+          Handed{WorkerId{9}, Rank{0}},
           Finished{100}};
 }
 
@@ -33,6 +36,7 @@ TEST(Charter, IsTheSumOfItsEntries) {
   EXPECT_TRUE(c.gone.empty()) << "of an earlier roster";
   EXPECT_EQ(c.respawned, 1u);
   EXPECT_EQ(c.left, 1u);
+  EXPECT_EQ(c.handed, (std::map<WorkerId, Rank>{{WorkerId{7}, kNoRank}, {WorkerId{9}, Rank{0}}}));
   EXPECT_EQ(c.finished, 100);
 }
 
@@ -60,6 +64,10 @@ TEST(Charter, RefusesWhatCannotFollow) {
   EXPECT_TRUE(refuses({Formed{Epoch{1}, std::nullopt, {worker(1, 7)}, 0}})) << "rank 1 in place 0";
   EXPECT_TRUE(refuses({Formed{Epoch{1}, 5, {worker(0, 7)}, 0}})) << "a state that nobody holds";
   EXPECT_TRUE(refuses({Gone{WorkerId{3}}})) << "never was there";
+  const Formed two{Epoch{1}, std::nullopt, {worker(0, 7), worker(1, 8)}, 0};
+  EXPECT_FALSE(refuses({two, Handed{WorkerId{8}, kNoRank}}));
+  EXPECT_TRUE(refuses({two, Handed{WorkerId{9}, Rank{0}}})) << "who is no member has nothing";
+  for (const int odd : {2, -2, INT32_MIN}) EXPECT_TRUE(refuses({two, Handed{WorkerId{8}, Rank{odd}}})) << odd;
   EXPECT_TRUE(refuses({Respawned{2}, Respawned{1}}));
   EXPECT_FALSE(refuses({Left{2}, Left{1}})) << "somebody came in the place of one";
   EXPECT_TRUE(refuses({Finished{3}, Formed{Epoch{1}, std::nullopt, {worker(0, 7)}, 0}})) << "training was over";

@@ -119,7 +119,7 @@ bool Elastic::arrives_late(const Arrive& arrive) {
 // A member whose connection or coordinator was lost. One that never heard of this epoch has not voted in it and hears of it now.
 void Elastic::returns(Known& known, const Arrive& arrive) {
   const bool was_away = std::exchange(known.presence, Presence::here) == Presence::away;
-  known.saving = known.released = false;  // it never heard that it may go
+  known.saving = false;  // it never heard that it may go, or is still at it
   const bool in_epoch = arrive.epoch == charter_.epoch;
   if (in_epoch) known.settled = arrive.settled;
   if (in_epoch ? arrive.sealed : sealing_ != Sealing::no) {
@@ -183,7 +183,9 @@ void Elastic::on(const Entrusted& e) {
   Known* known = of(e.guest);
   if (known == nullptr || e.epoch != charter_.epoch || !is_member(*known)) return;
   if (e.to != kNoRank && (!e.to || e.to.value >= static_cast<int>(charter_.roster.size()))) return;
-  known->entrusted = e.to;
+  if (!e.to && !saves_all(*known)) return;
+  const auto at = charter_.handed.find(known->worker.id);
+  if (at == charter_.handed.end() || at->second != e.to) decide(Handed{known->worker.id, e.to});
 }
 
 void Elastic::on(const Condemned& e) {

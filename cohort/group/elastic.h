@@ -44,10 +44,9 @@ class Elastic {
     std::uint64_t arrival = 0;  // newcomers are taken in the order they came
     bool leaving = false, settled = false, reported = false, ended = false;
     bool stuck = false;                // lost for what it did not say in time, although its heart beats
-    bool released = false;             // it was let go and does not come back
-    bool saving = false;               // likewise, and was the last to have the state: done when its connection ends
+    bool saving = false;               // it was let go, and is the one to write the state down first ..
+    bool finishes = false;             // .. with the step it is prepared for
     std::optional<Standing> standing;  // as reported
-    std::optional<Rank> entrusted;     // to whom of the epoch, or the disk (kNoRank)
   };
 
   // elastic.cc: events
@@ -97,6 +96,8 @@ class Elastic {
   bool covered(const std::vector<const Known*>& holders) const;
   bool only_saves(const Plan& plan) const;
   bool on_disk() const;
+  bool being_saved() const;
+  bool saves_all(const Known& known) const;
   std::vector<const Known*> holders(const std::set<WorkerId>& without) const;
   bool state_may_return() const;
   Plan plan_without(const std::set<WorkerId>& cut) const;
@@ -105,6 +106,7 @@ class Elastic {
   bool leaves_out_living(const Plan& plan) const;
   std::string why_not(const Plan& plan) const;
   void release_leavers(const Plan& plan);
+  bool to_finish(const Known& leaver) const;
   void begin_to_wait();
   void wait(const std::string& why);
   void form(const Plan& plan);

@@ -119,15 +119,28 @@ bool Elastic::covered(const std::vector<const Known*>& holders) const {
   std::vector<bool> held = there;
   if (rules_.holding == Holding::shard_and_buddy)
     for (std::size_t rank = 0; rank < n; ++rank) held[rank] = there[rank] || there[(rank + 1) % n];
-  const auto all = members();
-  for (std::size_t rank = 0; rank < n; ++rank)  // whoever leaves as planned has given its part to one of these before, and to no buddy
-    if (const auto to = all[rank]->entrusted; to && *to) held[rank] = held[rank] || there[static_cast<std::size_t>(to->value)];
+  for (const auto& [worker, to] : charter_.handed) {  // whoever leaves as planned gave its part to one of these before, and to no buddy
+    const auto rank = static_cast<std::size_t>(charter_.rank_of(worker)->value);
+    if (to) held[rank] = held[rank] || there[static_cast<std::size_t>(to.value)];
+  }
   return n > 0 && std::ranges::all_of(held, [](bool h) { return h; });
 }
 
-// All leave, and have written what they held down together.
+// All leave, and have written what they held down together; of a whole state one has it all.
 bool Elastic::on_disk() const {
-  return std::ranges::all_of(members(), [](const Known* k) { return k->entrusted && !*k->entrusted; });
+  const auto wrote = std::ranges::count_if(charter_.handed, [](const auto& entry) { return !entry.second; });
+  return rules_.holding == Holding::whole ? wrote > 0 : wrote == std::ssize(charter_.roster);
+}
+
+// What one writes is all there is, unless it leaves a step out that it was prepared for: somebody may have applied that one.
+bool Elastic::saves_all(const Known& known) const {
+  if (rules_.holding != Holding::whole) return true;
+  const auto& s = known.standing;
+  return s && (s->epoch != charter_.epoch || !s->prepared || known.finishes);
+}
+
+bool Elastic::being_saved() const {
+  return !on_disk() && std::ranges::any_of(members(), [&](const Known* k) { return k->saving && now_ - k->heard < rules_.lost_after(); });
 }
 
 // Of sharded state nobody can save all: those who leave together meet once more to do it together.
@@ -135,15 +148,16 @@ bool Elastic::only_saves(const Plan& plan) const {
   return rules_.holding != Holding::whole && plan.holders > 1 && !on_disk() && std::ranges::all_of(plan.members, &Known::leaving);
 }
 
-// Whether somebody who cannot be heard may hold a later state than the disk, or is about to bring it there.
+// Whether somebody who cannot be heard may hold a later state than the disk. Who was let go counts: the word may never have reached it,
+// and a connection that ended says nothing about what was saved. That it is on disk is said, or its process is seen to end.
 bool Elastic::state_may_return() const {
+  if (on_disk()) return false;
   const auto all = members();
-  if (std::ranges::any_of(all, &Known::saving)) return true;
   const bool nobody_began = !charter_.base && std::ranges::any_of(all, [&](const Known* k) { return k->reported && !effective(*k); });
   if (nobody_began) return false;
   return std::ranges::any_of(all, [&](const Known* k) {
     const bool has_state = !k->reported || effective(*k).has_value();  // who has not reported may have
-    return has_state && k->presence != Presence::here && !k->released && !charter_.gone.contains(k->worker.id);
+    return has_state && k->presence != Presence::here && !charter_.gone.contains(k->worker.id);
   });
 }
 
@@ -213,15 +227,16 @@ std::string Elastic::why_not(const Plan& plan) const {
   if (size < rules_.least && !(size > 0 && only_saves(plan))) return fmt::format("{} of at least {} workers", size, rules_.least);
   if (first && size < rules_.wanted && now_ - waiting_since_.value_or(now_) < rules_.start_grace)
     return fmt::format("{} of {} workers have come; after {:g} s {} are enough", size, rules_.wanted, rules_.start_grace, rules_.least);
+  if (!first && plan.holders == 0 && being_saved()) return fmt::format("the state of epoch {} is being saved", charter_.epoch.value);
   if (!first && plan.holders == 0 && state_may_return() && now_ - stateless_since_.value_or(now_) < rules_.state_patience)
     return fmt::format("nobody who can be heard has the state of epoch {}; after {:g} s the newest checkpoint is taken",
                        charter_.epoch.value, rules_.state_patience);
   if (first || rules_.quorum == Quorum::minimum) return "";
   std::size_t of = 0, heard = 0;
   for (const Known* k : members()) {
-    const bool counts = !charter_.gone.contains(k->worker.id) && !k->leaving;
-    of += counts ? 1 : 0;
-    heard += counts && k->presence == Presence::here ? 1 : 0;
+    const bool here = k->presence == Presence::here;  // one that leaves is there until it has left
+    of += here || (!k->leaving && !charter_.gone.contains(k->worker.id)) ? 1 : 0;
+    heard += here ? 1 : 0;
   }
   if (of == 0 || 2 * heard > of) return "";
   return fmt::format("{} of the {} workers of epoch {} can be heard, which is no majority", heard, of, charter_.epoch.value);
@@ -232,7 +247,7 @@ void Elastic::try_to_form() {
     return wait(fmt::format("no worker of epoch {} can be heard, and not all are known to have ended: they may still be training",
                             charter_.epoch.value));
   const Plan plan = plan_next();
-  if (plan.holders == 0 && !stateless_since_) stateless_since_ = now_;
+  if (plan.holders == 0 && (!stateless_since_ || being_saved())) stateless_since_ = now_;  // patience begins when its heart stops
   if (plan.holders > 0) stateless_since_.reset();
   if (charter_.epoch.value == 0 && !plan.members.empty()) begin_to_wait();
   const std::string why = why_not(plan);
@@ -241,22 +256,40 @@ void Elastic::try_to_form() {
   wait(why);
 }
 
+// To end a prepared step alone makes it count: right when this epoch begins with it, or when all who could come back can end it, too.
+bool Elastic::to_finish(const Known& leaver) const {
+  const Standing& mine = *leaver.standing;
+  if (!mine.prepared) return false;
+  if (mine.epoch != charter_.epoch) return *charter_.base > mine.applied;
+  return std::ranges::all_of(members(), [&](const Known* k) {
+    const bool heard = k->presence == Presence::here && k->reported;
+    if (!heard) return charter_.gone.contains(k->worker.id);
+    const auto standing = effective(*k);
+    return !standing || standing->reach() >= mine.reach();
+  });
+}
+
 // A change that must wait does not hold up those who want to go, unless they have to hand over to somebody who is there.
 void Elastic::release_leavers(const Plan& plan) {
   const auto with_state = holders({});
   auto staying = with_state;
   std::erase_if(staying, &Known::leaving);
-  const bool saved = rules_.holding != Holding::whole && on_disk();
-  const bool worth_saving = covered(with_state) && !covered(staying) && !saved;  // parts of a state are worth nothing
+  const bool worth_saving = covered(with_state) && !covered(staying) && !on_disk();  // parts of a state are worth nothing
+  bool written = std::ranges::any_of(members(), &Known::saving);                     // one writes for all
+  std::vector<Known*> leavers;
   for (auto& [id, known] : known_) {
     if (!known.leaving || !known.guest || !known.reported || known.saving || known.presence != Presence::here) continue;
     const bool needed = worth_saving && effective(known);
     if (needed && !plan.members.empty()) continue;
-    known.saving = needed && std::ranges::none_of(members(), &Known::saving);  // one writes for all
-    known.released = true;
-    known.presence = Presence::lost;
-    out_.actions.push_back(Release{*known.guest, known.saving});
-    if (!known.saving) known.guest.reset();
+    known.saving = needed && !written;
+    known.finishes = known.saving && to_finish(known);
+    written = written || known.saving;
+    leavers.push_back(&known);
+  }
+  for (Known* k : leavers) {
+    k->presence = Presence::lost;
+    out_.actions.push_back(Release{*k->guest, k->saving, k->finishes});
+    if (!k->saving) k->guest.reset();
   }
 }
 
@@ -321,7 +354,6 @@ void Elastic::form(const Plan& plan) {
     known.worker = worker;
     known.settled = known.reported = known.stuck = false;
     known.standing.reset();
-    known.entrusted.reset();
     before.erase(worker.id);
     announce(known);
   }

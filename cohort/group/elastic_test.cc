@@ -34,7 +34,8 @@ std::string brief(const Decided& d) {
       const std::string heal = a->heal_from ? fmt::format("<{}", a->heal_from.value) : "";
       words.push_back(fmt::format("{}=e{}r{}/{}@{}{}", a->guest, a->roster.epoch.value, a->rank.value, a->roster.size(), base, heal));
     }
-    if (const auto* a = std::get_if<Release>(&action)) words.push_back(fmt::format("release({}{})", a->guest, a->save ? ",save" : ""));
+    if (const auto* a = std::get_if<Release>(&action))
+      words.push_back(fmt::format("release({}{}{})", a->guest, a->save ? ",save" : "", a->finish ? ",finish" : ""));
     if (const auto* a = std::get_if<Evict>(&action)) words.push_back(fmt::format("evict({})", a->guest));
     if (const auto* a = std::get_if<Refuse>(&action)) words.push_back(fmt::format("refuse({})", a->guest));
     if (const auto* a = std::get_if<Respawn>(&action)) words.push_back(fmt::format("respawn({})", a->count));
@@ -252,16 +253,85 @@ TEST(Elastic, TheOnlyHolderHandsOverBeforeItLeaves) {
   EXPECT_EQ(job.reports(2, 7), "2=e3r0/1@7 release(1)");
 }
 
-TEST(Elastic, TheLastOneToLeaveSavesTheState) {
+ElasticRules one_is_enough() {
   auto r = rules();
   r.least = r.wanted = 1;
-  Job job(r);
+  return r;
+}
+
+// The only one that has the state is let go and is to save it; another has come meanwhile.
+void last_one_saves(Job& job) {
   job.arrives(1);
   job.settled({1}, 0);
   job.now(Leaving{1, "SIGTERM"});
   EXPECT_EQ(job.reports(1, 7), "release(1,save)");
   EXPECT_EQ(job.arrives(2), "") << "it may still be writing";
-  EXPECT_EQ(job.now(LinkEnded{1}), "2=e2r0/1@disk") << "whoever comes reads it";
+}
+
+TEST(Elastic, TheLastOneToLeaveSavesTheState) {
+  Job says_so(one_is_enough());
+  last_one_saves(says_so);
+  EXPECT_EQ(says_so.now(Entrusted{1, Epoch{1}, kNoRank}), "2=e2r0/1@disk release(1)") << "whoever comes reads it";
+  Job ends(one_is_enough());
+  last_one_saves(ends);
+  ends.now(LinkEnded{1});
+  EXPECT_EQ(ends.now(ProcessEnded{WorkerId{1}, "exit status 0"}), "2=e2r0/1@disk");
+}
+
+TEST(Elastic, AConnectionThatEndsIsNoWordThatTheStateWasSaved) {  // it may never have heard that it was to
+  Job job(one_is_enough());
+  last_one_saves(job);
+  EXPECT_EQ(job.now(LinkEnded{1}), "");
+  EXPECT_EQ(job.back(11, 1, 1, true, Standing{Epoch{1}, 7, false}), "11=e2r0/2@7 2=e2r1/2@7<0") << "it hands over";
+  Job never(one_is_enough());
+  last_one_saves(never);
+  EXPECT_EQ(never.now(LinkEnded{1}), "");
+  EXPECT_EQ(never.waits(29, {2}), "");
+  EXPECT_EQ(never.waits(2, {2}), "2=e2r0/1@disk");
+}
+
+TEST(Elastic, ASaveIsWaitedForAsLongAsTheHeartOfItsWriterBeats) {
+  Job job(one_is_enough());
+  last_one_saves(job);
+  EXPECT_EQ(job.waits(100, {1, 2}), "");
+  EXPECT_THAT(job.words(), HasSubstr("the state of epoch 1 is being saved"));
+  EXPECT_EQ(job.waits(20, {2}), "") << "it may come to itself, or find its way back";
+  EXPECT_EQ(job.waits(13, {2}), "2=e2r0/1@disk release(1)");
+}
+
+// Two of which one leaves, prepared for step 8, while the other one cannot be heard: it may have applied that step, or never have come to
+// it.
+TEST(Elastic, AStepIsEndedAloneAndSavedOnlyWhenNobodyCanComeBackWhoCouldNotEndItToo) {
+  const auto leaves_prepared = [](Job& job, bool other_ended) {
+    for (const int w : {1, 2}) job.arrives(w);
+    job.waits(31, {1, 2});
+    job.settled({1, 2}, 0);
+    job.now(Leaving{1, "SIGTERM"});
+    job.now(LinkEnded{2});
+    if (other_ended) job.now(ProcessEnded{WorkerId{2}, "killed"});
+    return job.reports(1, 7, true);
+  };
+  Job ended;
+  EXPECT_EQ(leaves_prepared(ended, true), "release(1,save,finish)");
+  for (const int w : {3, 4}) EXPECT_EQ(ended.arrives(w), "");
+  EXPECT_EQ(ended.now(Entrusted{1, Epoch{1}, kNoRank}), "3=e2r0/2@disk 4=e2r1/2@disk<0 release(1)");
+  Job unheard;
+  EXPECT_EQ(leaves_prepared(unheard, false), "release(1,save)") << "step 8 does not count by this";
+  for (const int w : {3, 4}) EXPECT_EQ(unheard.arrives(w), "");
+  EXPECT_EQ(unheard.now(Entrusted{1, Epoch{1}, kNoRank}), "") << "there may be a later state than that";
+  EXPECT_EQ(unheard.back(12, 2, 1, true, Standing{Epoch{1}, 8, false}), "12=e2r0/3@8 3=e2r1/3@8<0 4=e2r2/3@8<0 release(1)");
+}
+
+TEST(Elastic, ARestartedCoordinatorKnowsThatTheStateIsOnDisk) {
+  Job before(one_is_enough());
+  before.arrives(1);
+  before.settled({1}, 0);
+  before.now(Leaving{1, "SIGTERM"});
+  before.reports(1, 7);
+  before.now(Entrusted{1, Epoch{1}, kNoRank});
+  Job after(one_is_enough(), before.replayed());
+  after.arrives(2);
+  EXPECT_EQ(after.now(ProcessEnded{WorkerId{1}, "its process has ended"}), "2=e2r0/1@disk");
 }
 
 TEST(Elastic, WaitsBelowTheLeastNumberAndThenGivesUp) {
@@ -334,6 +404,24 @@ TEST(Elastic, WithTheMajorityRuleHalfIsNotEnough) {
   EXPECT_EQ(job.now(ProcessEnded{WorkerId{4}, "killed"}), "1=e2r0/2@5 2=e2r1/2@5") << "2 of 3 that may be alive";
 }
 
+TEST(Elastic, WithTheMajorityRuleThoseWhoLeaveCountUntilTheyHaveLeft) {
+  auto r = rules();
+  r.quorum = Quorum::majority;
+  Job job(r);
+  job.start();
+  for (const int w : {1, 2}) job.now(Leaving{w, "SIGTERM"});
+  job.now(LinkEnded{3});  // nobody saw it end
+  job.reports(1, 5);
+  EXPECT_EQ(job.reports(2, 5), "release(1,save) release(2)") << "there is nobody to hand over to";
+  Job handed(r);
+  handed.start();
+  handed.arrives(4);
+  for (const int w : {1, 2}) handed.now(Leaving{w, "SIGTERM"});
+  handed.now(LinkEnded{3});
+  handed.reports(1, 5);
+  EXPECT_EQ(handed.reports(2, 5), "1=e2r0/3@5 2=e2r1/3@5 4=e2r2/3@5<0") << "2 of 3 can be heard, and hand over";
+}
+
 TEST(Elastic, ShardsNeedAllOrTheirBuddies) {
   for (const Holding holding : {Holding::shard, Holding::shard_and_buddy}) {
     auto r = rules();
@@ -377,6 +465,20 @@ TEST(Elastic, WhoGaveItsShardToOneThatStaysMayGo) {
   again.now(LinkEnded{3});
   again.now(ProcessEnded{WorkerId{3}, "killed"});
   EXPECT_EQ(again.reports(1, 6), "1=e3r0/1@disk") << "what was entrusted in an epoch counts in that epoch";
+}
+
+TEST(Elastic, ARestartedCoordinatorKnowsWhoseShardWasHandedOver) {
+  Job before(sharded());
+  before.start();
+  before.now(Leaving{2, "SIGTERM"});
+  before.now(Entrusted{2, Epoch{1}, Rank{2}});
+  EXPECT_EQ(before.last().entries, std::vector<Entry>{(Handed{WorkerId{2}, Rank{2}})}) << "on disk before anybody may go";
+  before.now(Entrusted{2, Epoch{1}, Rank{2}});
+  EXPECT_TRUE(before.last().entries.empty()) << "it is said again on every new connection";
+  Job after(sharded(), before.replayed());
+  after.now(ProcessEnded{WorkerId{2}, "its process has ended"});
+  after.back(11, 1, 1, true, Standing{Epoch{1}, 5, false});
+  EXPECT_EQ(after.back(13, 3, 1, true, Standing{Epoch{1}, 5, false}), "11=e2r0/2@5 13=e2r1/2@5");
 }
 
 TEST(Elastic, WhoDidNotHandItsShardOverOrToOneThatLeavesTooStaysForOneMoreEpoch) {

@@ -71,7 +71,7 @@ struct Ended {  // training is over, everywhere: the last barrier was passed
   Guest guest = 0;
   std::int64_t step = 0;
 };
-struct Entrusted {  // sharded state: what it held of its epoch's, that rank of its epoch holds too. kNoRank: it lies on disk
+struct Entrusted {  // what it held of its epoch's state, that rank of its epoch holds too. kNoRank: it lies on disk
   Guest guest = 0;
   Epoch epoch;
   Rank to;
@@ -115,7 +115,8 @@ struct Begin {  // a member's welcome to an epoch
 };
 struct Release {  // it wanted to leave and may
   Guest guest = 0;
-  bool save = false;  // nobody else has the state: to disk with it, first
+  bool save = false;    // nobody else has the state: to disk with it, first
+  bool finish = false;  // .. after the step it is prepared for: nobody will come back who could take another one
 };
 struct Evict {  // the job went on without it: drop all state, join as new
   Guest guest = 0;

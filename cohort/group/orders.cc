@@ -231,6 +231,7 @@ net::Frame encode_order(const ElasticAction& action) {
                    [&](const Release& a) {
                      type = kReleaseFrame;
                      w.flag(a.save);
+                     w.flag(a.finish);
                    },
                    [&](const Evict& a) {
                      type = kEvictFrame;
@@ -266,7 +267,13 @@ ElasticAction decode_order(const net::Frame& frame) {
       break;
     }
     case kBeginFrame: action = read_begin(r); break;
-    case kReleaseFrame: action = Release{0, r.flag()}; break;
+    case kReleaseFrame: {
+      Release release;
+      release.save = r.flag();
+      release.finish = r.flag();
+      action = release;
+      break;
+    }
     case kEvictFrame: action = Evict{0, r.error()}; break;
     case kRefuseFrame: action = Refuse{0, r.error()}; break;
     case kSayFrame: action = Say{r.rest(), {}}; break;

@@ -38,6 +38,7 @@ std::vector<ElasticAction> orders() {
           Begin{0, 2, kRoster, Rank{1}, 17, Rank{0}},
           Begin{0, 2, kRoster, Rank{0}, std::nullopt, kNoRank},
           Release{0, true},
+          Release{0, true, true},
           Evict{0, kError},
           Refuse{0, kError},
           Say{"waiting", {}},
@@ -72,7 +73,7 @@ TEST(Orders, KeepWhatTheySay) {
   EXPECT_EQ(begin.roster, kRoster);
   EXPECT_EQ(begin.base, 17);
   EXPECT_EQ(begin.heal_from, Rank{0});
-  const auto stop = std::get<Stop>(decode_order(encode_order(orders()[8])));
+  const auto stop = std::get<Stop>(decode_order(encode_order(orders().back())));
   EXPECT_EQ(stop.error->what, kError.what);
 }
 

@@ -55,7 +55,7 @@ struct Seat::Impl {
   void on(const Seal& seal);
   void on(const Begin& begin);
   void on(const Evict& evict);
-  void on(const Release& release) { pending = Released{release.save}; }
+  void on(const Release& release) { pending = Released{release.save, release.finish}; }
   void on(const Stop& stop);
   void on(const Refuse& refuse);
   void on(const Say& said);
@@ -93,10 +93,11 @@ struct Seat::Impl {
   std::string why_leaving;
   std::optional<std::int64_t> done;
   std::optional<Error> condemned;
-  bool first = false;     // it was rank 0 of the epoch it was in last
-  bool forsaken = false;  // it leaves by itself; no coordinator is looked for any more
-  Deadline forsaken_at;   // never: there is a coordinator, or it was not asked to leave
-  Deadline without_vote;  // when it stops in the middle of a step
+  std::optional<Entrusted> entrusted;  // as said last
+  bool first = false;                  // it was rank 0 of the epoch it was in last
+  bool forsaken = false;               // it leaves by itself; no coordinator is looked for any more
+  Deadline forsaken_at;                // never: there is a coordinator, or it was not asked to leave
+  Deadline without_vote;               // when it stops in the middle of a step
   std::atomic<bool> sealed{false};
 
   // Owned by the thread.
@@ -185,6 +186,7 @@ void Seat::Impl::arrive() {
               .sealed = ballot.phase() == Ballot::Phase::sealed && reported,
               .settled = trains() && told_settled,
               .standing = ballot.standing()});
+  if (entrusted && entrusted->epoch == ballot.epoch()) send(*entrusted);
   if (leaving) send(Leaving{.why = why_leaving});
   if (done) send(Ended{.step = *done});
   if (condemned) send(Condemned{.error = *condemned});
@@ -334,7 +336,7 @@ Seat::Next Seat::next() {
                    [&] { return s.over || s.pending || s.forsaken; });  // the coordinator's limits, then our patience with it, end this
     s.asking = false;
     if (s.over) return *s.over;
-    if (s.forsaken) return Released{s.first && s.ballot.standing() && !s.done};
+    if (s.forsaken) return Released{s.first && s.ballot.standing() && !s.done, true};  // all of the roster end now
     const auto what = *std::exchange(s.pending, std::nullopt);
     if (const auto* released = std::get_if<Released>(&what)) return *released;
     const Begin begin = std::get<Begin>(what);
@@ -440,7 +442,8 @@ bool Seat::leaving() const {
 
 void Seat::entrusted(Rank to) {
   const std::lock_guard lock(impl_->mutex);
-  impl_->send(Entrusted{.epoch = impl_->ballot.epoch(), .to = to});
+  impl_->entrusted = Entrusted{.epoch = impl_->ballot.epoch(), .to = to};
+  impl_->send(*impl_->entrusted);
 }
 
 // Waits for the answer, the end of the job: what a process that ends at once has sent may be lost with its connection.

@@ -60,7 +60,8 @@ class Seat {
     Settle settle = Settle::stay;
   };
   struct Released {
-    bool save = false;  // nobody else has the state: to disk with it, first
+    bool save = false;    // nobody else has the state: to disk with it, first
+    bool finish = false;  // .. after the step that it is prepared for, if it is; else without that step
   };
   struct Over {
     std::optional<Error> error;  // none: trained to the end
@@ -81,7 +82,8 @@ class Seat {
   void ended(std::int64_t step);
   void leave(std::string why);
   bool leaving() const;
-  void entrusted(Rank to);         // sharded state, before left(): that rank has what this one had; kNoRank: the disk
+  // That rank has what this one had, or the disk (kNoRank). Sharded state: before left(). A whole one: when it was saved on leaving.
+  void entrusted(Rank to);
   void condemn(const Error& why);  // nobody shall go on with this job: the coordinator ends it with these words, within `farewell`
   WorkerId id() const;             // of this life
 

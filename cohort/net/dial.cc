@@ -14,12 +14,21 @@ namespace {
 
 constexpr Seconds kFirstPause{0.005};
 constexpr Seconds kLongestPause{0.25};  // a listener that comes late is found within this
+// A first packet is lost, or its listener's queue is full: the kernel itself asks again after 1, 3 and 7 s.
+constexpr Seconds kFirstRinging{0.1};
+constexpr Seconds kLongestRinging{2};
 constexpr int kCuts = 3;  // a listener hangs up on a wrong key, but also when strangers crowd its door: ask again before giving up
 
 }  // namespace
 
 Dial::Dial(Address to, const Secret& secret, Hello mine, Admit admit, Deadline deadline)
-    : to_(std::move(to)), secret_(secret), mine_(std::move(mine)), admit_(std::move(admit)), deadline_(deadline), backoff_(kFirstPause) {
+    : to_(std::move(to)),
+      secret_(secret),
+      mine_(std::move(mine)),
+      admit_(std::move(admit)),
+      deadline_(deadline),
+      backoff_(kFirstPause),
+      ringing_(kFirstRinging) {
   if (secret_.empty()) throw_failure(Kind::usage, "connecting to {} needs the job's secret, and none was given", to_.text());
   retry_ = Deadline::in(Seconds{0});
 }
@@ -29,7 +38,7 @@ short Dial::events() const { return greeting_ ? greeting_->events() : POLLOUT; }
 
 Deadline Dial::look_again() const {
   if (greeting_) return greeting_->limit();
-  return connecting_ ? deadline_ : deadline_.sooner(retry_);
+  return deadline_.sooner(connecting_ ? unanswered_ : retry_);
 }
 
 void Dial::pause(std::string why) {
@@ -52,6 +61,8 @@ void Dial::start() {
     connecting_ = open_socket(where.storage.ss_family);
     if (::connect(connecting_.get(), where.get(), where.length) == 0) return connected();
     if (errno != EINPROGRESS) return failed(errno);
+    unanswered_ = Deadline::in(ringing_);
+    ringing_ = std::min(ringing_ * 2, kLongestRinging);
   } catch (const Failure& f) {
     if (f.kind() == Kind::usage) throw;
     unheard_since_.reset();
@@ -61,6 +72,7 @@ void Dial::start() {
 
 void Dial::connected() {
   unheard_since_.reset();
+  prepare_socket(connecting_.get());
   greeting_ =
       std::make_unique<Greeting>(std::move(connecting_), to_.text(), Handshake(Handshake::Side::dialer, secret_, mine_, admit_), deadline_);
 }
@@ -74,6 +86,8 @@ std::optional<Wire> Dial::advance() {
     if (poll(&p, 1, 0) > 0) {
       if (getsockopt(connecting_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
       error == 0 ? connected() : failed(error);
+    } else if (unanswered_.passed()) {
+      start();
     }
   }
   if (greeting_) {

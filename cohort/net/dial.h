@@ -37,7 +37,8 @@ class Dial {
   Fd connecting_;                       // connect(2) under way ..
   std::unique_ptr<Greeting> greeting_;  // .. or the handshake; neither: pausing
   Deadline retry_;
-  Seconds backoff_;
+  Deadline unanswered_;  // when a call that is under way is given up for another
+  Seconds backoff_, ringing_;
   int cuts_ = 0;  // times the listener hung up on us in the middle
   std::string problem_;
 };

@@ -17,7 +17,7 @@ namespace {
 
 constexpr Seconds kWarnAfter{5};
 constexpr Seconds kLook{0.02};   // where somebody may call it off
-constexpr Seconds kUnheard{4};   // where all are known to be there, a host that answers no call is cut off: three calls, 0, 1 and 3 s
+constexpr Seconds kUnheard{4};   // where all are known to be there, a host that answers no call is cut off: six of them, the last at 3.1 s
 constexpr Seconds kDoubtful{3};  // .. or will be, when others have come to that already
 
 class Gathering {
@@ -54,8 +54,9 @@ class Gathering {
       }
       sleep(warn);
     }
-    if (door_.counts().refused > 0)
-      log_warning("refused {} connections while the ranks met; the last: {}", door_.counts().refused, door_.counts().last_refusal);
+    const Door::Counts& counts = door_.counts();
+    if (counts.refused > 0) log_warning("refused {} connections while the ranks met; the last: {}", counts.refused, counts.last_refusal);
+    if (counts.sent_away > 0) log_info("sent {} connections away that came before the ranks met", counts.sent_away);
     return std::move(wires_);
   }
 

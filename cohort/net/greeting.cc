@@ -11,9 +11,7 @@
 namespace cohort::net {
 
 Greeting::Greeting(Fd socket, std::string where, Handshake handshake, Deadline deadline)
-    : socket_(std::move(socket)), where_(std::move(where)), handshake_(std::move(handshake)), limit_(deadline) {
-  prepare_socket(socket_.get());
-}
+    : socket_(std::move(socket)), where_(std::move(where)), handshake_(std::move(handshake)), limit_(deadline) {}
 
 short Greeting::events() const {
   const bool unsent = tls_ ? tls_->unsent() : false;
@@ -103,7 +101,9 @@ Greeting::State Greeting::advance() {
       const IoResult r = read_some(connection(), room);
       if (r.state == Io::closed) return broken(r.problem);
       if (r.state == Io::moved) {
+        const bool unknown = !handshake_.vouched();
         handshake_.advance(r.bytes);
+        if (unknown && handshake_.vouched()) return late_or_going();  // a door goes on with it when its turn has come
         continue;
       }
     }

@@ -1,6 +1,7 @@
-// One handshake over one non-blocking socket. Many can go on at once in one thread: poll fd() for events(), then advance().
-// Owner: Wire::accept, Dial, Door. Threads: one at a time. Failure: error(), naming the address; the socket is then closed by ~Greeting.
-// Memory: fixed, about 1.5 KiB, until the peer has proved itself; with TLS its session besides, from the first bytes that look like it.
+// One handshake over one non-blocking socket, which its owner prepares (prepare_socket). Many can go on at once in one thread: poll fd()
+// for events(), then advance(). Owner: Wire::accept, Dial, Door. Threads: one at a time. Failure: error(), naming the address; the socket
+// is then closed by ~Greeting. Memory: fixed, about 1.5 KiB, until the peer has proved itself; with TLS its session besides, from the first
+// bytes that look like it.
 #pragma once
 #include <memory>
 #include <optional>
@@ -26,8 +27,10 @@ class Greeting {
   short events() const;
   Deadline limit() const { return limit_; }  // call advance() then, at the latest
   const Error& error() const { return error_; }
-  bool cut() const { return cut_; }  // failed because the connection ended, not because of what was said
-  Wire take();                       // once done
+  bool vouched() const { return encrypted_ || handshake_.vouched(); }  // a listener: its caller seems to hold the secret
+  ConstBytes peer_nonce() const { return handshake_.peer_nonce(); }    // .. by this
+  bool cut() const { return cut_; }                                    // failed because the connection ended, not because of what was said
+  Wire take();                                                         // once done
 
  private:
   State give_up(Kind kind, std::string what);

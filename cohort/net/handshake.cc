@@ -16,6 +16,7 @@ constexpr std::size_t kJobBytes = 64;
 constexpr std::size_t kHelloBytes = 80;
 constexpr std::size_t kVerdictText = 252;
 enum : std::uint16_t { kWelcome = 0, kRefused = 1 };
+constexpr std::string_view kStranger = "does not know this job's secret: another job, or a stranger";
 
 // Where each message begins in the conversation.
 constexpr std::size_t kOpening1 = 0;
@@ -30,6 +31,10 @@ static_assert(Handshake::kReply == kHelloBytes + Handshake::kVerdict);
 bool printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
 }
+
+// One sum, not a derived key: every stranger who begins well costs it.
+constexpr std::size_t kVouchAt = 16;  // of a nonce
+Digest vouch_for(ConstBytes random, const Secret& secret) { return hmac(secret.bytes(), {as_bytes("cohort 1 opening"), random}); }
 
 std::string_view role_name(Role role) { return role == Role::coordinator ? "coordinator" : "worker"; }
 
@@ -49,7 +54,20 @@ Nonce random_nonce() {
   return nonce;
 }
 
-Handshake::Handshake(Side side, const Secret& secret, Hello mine, Admit admit, const Nonce& nonce)
+Nonce vouching_nonce(const Secret& secret) {
+  Nonce nonce = random_nonce();
+  if (secret.empty()) return nonce;
+  const Digest vouch = vouch_for(ConstBytes(nonce).first(kVouchAt), secret);
+  std::copy_n(vouch.begin(), nonce.size() - kVouchAt, &nonce[kVouchAt]);
+  return nonce;
+}
+
+bool vouches(ConstBytes nonce, const Secret& secret) {
+  const Digest vouch = vouch_for(nonce.first(kVouchAt), secret);
+  return same_digest(ConstBytes(vouch).first(nonce.size() - kVouchAt), nonce.subspan(kVouchAt));
+}
+
+Handshake::Handshake(Side side, const Secret& secret, Hello mine, Admit admit, const std::optional<Nonce>& nonce)
     : side_(side), secret_(secret), mine_(std::move(mine)), admit_(std::move(admit)), nonce_(nonce) {
   if (secret_.empty()) throw_failure(Kind::usage, "a handshake needs the job's secret, and none was given ({})", describe(mine_));
   if (mine_.job.size() > kJobBytes || !printable(mine_.job))
@@ -79,6 +97,7 @@ void Handshake::fail(std::string what) {
 
 Bytes Handshake::space() { return Bytes(transcript_).subspan(in_begin_ + have_, in_end_ - in_begin_ - have_); }
 ConstBytes Handshake::to_send() const { return ConstBytes(transcript_).subspan(out_begin_, out_end_ - out_begin_); }
+ConstBytes Handshake::peer_nonce() const { return ConstBytes(transcript_).subspan(kOpening1 + 8, sizeof(Nonce)); }
 void Handshake::sent(std::size_t bytes) { out_begin_ += std::min(bytes, out_end_ - out_begin_); }
 
 void Handshake::advance(std::size_t arrived) {
@@ -105,10 +124,11 @@ void Handshake::met_stranger(std::byte first) {
 }
 
 void Handshake::write_opening(std::size_t at) {
+  if (!nonce_) nonce_ = side_ == Side::dialer ? vouching_nonce(secret_) : random_nonce();
   put_little<std::uint32_t>(&transcript_[at], kOpeningMagic);
   put_little<std::uint16_t>(&transcript_[at + 4], kProtocolVersion);
   put_little<std::uint16_t>(&transcript_[at + 6], 0);
-  std::copy(nonce_.begin(), nonce_.end(), &transcript_[at + 8]);
+  std::copy(nonce_->begin(), nonce_->end(), &transcript_[at + 8]);
   emit(at, at + kOpening);
 }
 
@@ -118,7 +138,7 @@ bool Handshake::read_opening(std::size_t at) {
     fail(fmt::format("speaks protocol version {}, this process speaks {}: run the same cohort everywhere", theirs, kProtocolVersion));
     return false;
   }
-  if (std::equal(nonce_.begin(), nonce_.end(), &transcript_[at + 8])) {
+  if (nonce_ && std::equal(nonce_->begin(), nonce_->end(), &transcript_[at + 8])) {
     fail("sent our own nonce back: a reflection, not a peer");
     return false;
   }
@@ -128,9 +148,12 @@ bool Handshake::read_opening(std::size_t at) {
 void Handshake::got_opening() {
   const bool dialer = side_ == Side::dialer;
   const bool ok = read_opening(dialer ? kOpening2 : kOpening1);
-  if (!dialer) write_opening(kOpening2);  // also to another version: it can then name both
+  if (!dialer) {
+    vouched_ = ok && vouches(peer_nonce(), secret_);
+    write_opening(kOpening2);  // also to another version, which can then name both, and to another secret, whose owner then knows which
+    return vouched_ ? expect(Stage::claim, kClaimAt, kReplyAt) : fail(std::string(kStranger));
+  }
   if (!ok) return;
-  if (!dialer) return expect(Stage::claim, kClaimAt, kReplyAt);
   dialer_proof_ = derive("dialer proof", kClaimAt);
   listener_proof_ = derive("listener proof", kClaimAt);
   write_hello(kClaimAt);
@@ -221,7 +244,7 @@ void Handshake::write_proof(std::size_t end, const Key& key) {
 bool Handshake::proved(std::size_t end, const Key& key) {
   const Digest proof = hmac(key.bytes(), {ConstBytes(transcript_).first(end - kDigestBytes)});
   if (same_digest(proof, ConstBytes(transcript_).subspan(end - kDigestBytes, kDigestBytes))) return true;
-  fail("does not know this job's secret: another job, or a stranger");
+  fail(std::string(kStranger));
   return false;
 }
 

@@ -50,14 +50,19 @@ bool is_opening_byte(std::byte first);  // a connection that begins with it may 
 
 using Nonce = std::array<std::byte, 32>;
 Nonce random_nonce();
+// 16 random bytes, and 16 by which who holds the secret knows that its maker does. It proves nothing, since who overhears it can repeat it;
+// but a listener hears nobody without it, so that a stranger costs one sum, and a door knows whom to hear first.
+Nonce vouching_nonce(const Secret& secret);
+bool vouches(ConstBytes nonce, const Secret& secret);
 
 class Handshake {
  public:
   enum class Side : std::uint8_t { dialer, listener };
   static constexpr std::size_t kOpening = 40, kClaim = 112, kReply = 368, kVerdict = 288;
   static constexpr std::size_t kTotal = 2 * kOpening + kClaim + kReply + kVerdict;
-  // Kind::usage for an empty secret or a Hello that cannot be sent.
-  Handshake(Side side, const Secret& secret, Hello mine, Admit admit = {}, const Nonce& nonce = random_nonce());
+  // Kind::usage for an empty secret or a Hello that cannot be sent. nonce: for tests; else it is made when it is needed, a dialer's so that
+  // it vouches.
+  Handshake(Side side, const Secret& secret, Hello mine, Admit admit = {}, const std::optional<Nonce>& nonce = {});
 
   Bytes space();                      // where the next bytes of the peer belong; empty when none are expected
   void advance(std::size_t arrived);  // that many were put there
@@ -68,6 +73,8 @@ class Handshake {
   bool is_listener() const { return side_ == Side::listener; }
   const Secret& secret() const { return secret_; }
   bool heard() const { return have_ > 0 || stage_ > Stage::opening; }  // at least one byte of the peer
+  bool vouched() const { return vouched_; }                            // a listener: its caller's nonce vouches for it
+  ConstBytes peer_nonce() const;                                       // a listener: once its caller has vouched
 
   const Hello& peer() const { return peer_; }  // once done()
   Key outgoing() const;                        // keys for the frames that follow, one per direction
@@ -100,8 +107,9 @@ class Handshake {
   const Secret secret_;
   const Hello mine_;
   const Admit admit_;
-  const Nonce nonce_;
+  std::optional<Nonce> nonce_;
   Stage stage_ = Stage::opening;
+  bool vouched_ = false;
   Hello peer_;
   std::optional<Error> failure_;
   Key dialer_proof_, listener_proof_;

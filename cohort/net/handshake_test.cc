@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <numeric>
+#include <span>
 
 #include "cohort/net/little.h"
 
@@ -223,6 +226,35 @@ TEST(Handshake, NeedsASecretAndAModestName) {
   EXPECT_NO_THROW(Handshake(Side::dialer, kSecret, {std::string(64, 'j'), Epoch{}, Rank{0}, Role::worker}));
   EXPECT_THROW(Handshake(Side::dialer, kSecret, {std::string(65, 'j'), Epoch{}, Rank{0}, Role::worker}), Failure);
   EXPECT_THROW(Handshake(Side::dialer, kSecret, {"two\nlines", Epoch{}, Rank{0}, Role::worker}), Failure);
+}
+
+TEST(Handshake, KnowsByAnOpeningWhoseMakerHoldsTheSecret) {
+  const auto vouched = [](const Handshake& dialer) {
+    Handshake listener(Side::listener, kSecret, kListener);
+    give(listener, dialer.to_send());
+    return listener.vouched();
+  };
+  EXPECT_TRUE(vouched(Handshake(Side::dialer, kSecret, kDialer)));
+  EXPECT_FALSE(vouched(Handshake(Side::dialer, Secret::random(), kDialer)));
+  EXPECT_FALSE(vouched(Handshake(Side::dialer, kSecret, kDialer, {}, random_nonce()))) << "who holds the secret says so";
+  EXPECT_NE(vouching_nonce(kSecret), vouching_nonce(kSecret));
+  for (std::size_t at = 0; at < sizeof(Nonce); ++at) {
+    Nonce changed = vouching_nonce(kSecret);
+    changed[at] ^= std::byte{1};
+    EXPECT_FALSE(vouches(changed, kSecret)) << at;
+  }
+}
+
+// As docs/wire.md has it, worked out by another program (vouching_nonce of tests/hostile/handshake.py).
+TEST(Handshake, VouchesAsTheDocumentSays) {
+  constexpr std::array<unsigned char, 16> kVouch{0x51, 0xed, 0x8b, 0xb0, 0x2f, 0x41, 0x6e, 0xec,
+                                                 0x34, 0xf3, 0x31, 0x1f, 0x2c, 0x77, 0xdc, 0xee};
+  std::array<unsigned char, Secret::kBytes> key{};
+  std::iota(key.begin(), key.end(), 1);
+  std::array<unsigned char, sizeof(Nonce)> nonce{};
+  std::iota(nonce.begin(), nonce.begin() + 16, 0);
+  std::copy(kVouch.begin(), kVouch.end(), nonce.begin() + 16);
+  EXPECT_TRUE(vouches(std::as_bytes(std::span(nonce)), Secret::from_bytes(std::as_bytes(std::span(key)))));
 }
 
 TEST(Handshake, IsOfFixedAndSmallSize) { EXPECT_LE(sizeof(Handshake), 2_KiB); }

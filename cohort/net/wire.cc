@@ -53,6 +53,7 @@ Wire Wire::connect(const Address& to, const Secret& secret, const Hello& mine, D
 }
 
 Wire Wire::accept(Fd socket, const Secret& secret, const Hello& mine, Deadline deadline, const Admit& admit) {
+  prepare_socket(socket.get());
   std::string where = peer_text(socket.get());
   Greeting greeting(std::move(socket), std::move(where), Handshake(Handshake::Side::listener, secret, mine, admit), deadline);
   while (true) {

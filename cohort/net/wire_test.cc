@@ -2,14 +2,21 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
+#include <ctime>
 #include <future>
 #include <set>
 
 #include "cohort/base/error.h"
 #include "cohort/base/slowdown.h"
+#include "cohort/net/dial.h"
 #include "cohort/net/door.h"
 #include "cohort/net/socket.h"
 
@@ -206,7 +213,222 @@ TEST(Door, LetsManyInWhileStrangersCrowdIt) {
   }
   for (auto& d : dialers) EXPECT_EQ(d.get().peer().rank, Rank{0});
   EXPECT_EQ(door.counts().admitted, 8U);
-  EXPECT_GE(door.counts().refused, Door::kStrangers);
+  EXPECT_GE(door.counts().refused + door.counts().sent_away, Door::kStrangers);
+}
+
+std::vector<Fd> crowd(const Address& at, std::size_t count) {
+  std::vector<Fd> strangers;
+  for (std::size_t i = 0; i < count; ++i) strangers.push_back(raw_connection(at));
+  return strangers;
+}
+
+bool is_open(const Fd& fd) {
+  char byte = 0;
+  const ssize_t n = ::recv(fd.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n > 0 || (n < 0 && errno == EAGAIN);
+}
+
+TEST(Door, SendsAwayACrowdThatFilledTheQueueBeforeItOpened) {
+  const Secret secret = Secret::random();
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  const auto strangers = crowd(listener.address, 3 * Door::kStrangers);
+  auto dialer = std::async(std::launch::async, [&] { return Wire::connect(listener.address, secret, hello(1), soon()); });
+  Door door(listener, secret, hello(0));
+  EXPECT_GE(door.counts().sent_away, strangers.size());
+  EXPECT_EQ(door.counts().refused, 0U) << "ranks of a large job are no strangers";
+  const auto wire = door.next(soon());
+  ASSERT_TRUE(wire);
+  EXPECT_EQ(dialer.get().peer().rank, Rank{0});
+}
+
+TEST(Door, SendsNobodyAwayWhomItCanHear) {
+  const Secret secret = Secret::random();
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  const auto strangers = crowd(listener.address, Door::kStrangers);
+  Door door(listener, secret, hello(0));
+  EXPECT_EQ(door.counts().refused + door.counts().sent_away, 0U);
+  EXPECT_TRUE(std::all_of(strangers.begin(), strangers.end(), is_open));
+}
+
+// What he was told, without waiting.
+bool got_opening(const Fd& fd) {
+  std::array<std::byte, Handshake::kOpening> opening;
+  return ::recv(fd.get(), opening.data(), opening.size(), MSG_DONTWAIT) == 40;
+}
+
+// He says his first words and no more for a while, with a crowd before and behind him that wants his place.
+TEST(Door, StrangersGiveWayBeforeWhomTheirFirstBytesVouchFor) {
+  const Secret secret = Secret::random();
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  Door door(listener, secret, hello(0));
+  const auto before = crowd(listener.address, Door::kStrangers / 2);
+  const Fd slow = raw_connection(listener.address), liar = raw_connection(listener.address);
+  const auto behind = crowd(listener.address, 2 * Door::kStrangers);
+  const Handshake words(Handshake::Side::dialer, secret, hello(1)), other(Handshake::Side::dialer, Secret::random(), hello(1));
+  ASSERT_EQ(::send(slow.get(), words.to_send().data(), words.to_send().size(), 0), 40);
+  ASSERT_EQ(::send(liar.get(), other.to_send().data(), other.to_send().size(), 0), 40);
+  const Deadline limit = Deadline::in(20s * slowdown());
+  bool slow_heard = false, liar_heard = false;
+  while (std::any_of(before.begin(), before.end(), is_open) || is_open(liar)) {
+    ASSERT_FALSE(limit.passed());
+    EXPECT_FALSE(door.advance());
+    slow_heard = slow_heard || got_opening(slow);
+    liar_heard = liar_heard || got_opening(liar);
+    poll(nullptr, 0, 1);
+  }
+  EXPECT_TRUE(slow_heard && liar_heard) << "who does not hold the secret cannot speak for himself, but was heard";
+  EXPECT_TRUE(is_open(slow));
+}
+
+// Whose first words lie there when nobody has listened for longer than a glance.
+TEST(Door, HearsWhatWasSaidWhileItsOwnerWasAway) {
+  const Secret secret = Secret::random();
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  Door door(listener, secret, hello(0));
+  const Fd first = raw_connection(listener.address);
+  const auto others = crowd(listener.address, Door::kStrangers - 1);
+  for (int turn = 0; turn < 8; ++turn) EXPECT_FALSE(door.advance());
+  const Handshake words(Handshake::Side::dialer, secret, hello(1));
+  ASSERT_EQ(::send(first.get(), words.to_send().data(), words.to_send().size(), 0), 40);
+  const auto behind = crowd(listener.address, 8);
+  poll(nullptr, 0, Deadline::in(1.5 * Door::kGlance).left_ms());
+  EXPECT_FALSE(door.advance());
+  EXPECT_EQ(door.counts().refused, behind.size());
+  EXPECT_TRUE(got_opening(first));
+  EXPECT_TRUE(is_open(first));
+  EXPECT_FALSE(is_open(others.front()));
+}
+
+// Under TLS his first words cannot vouch for him.
+TEST(Door, GivesEverybodyTimeForTheRoundTripOfTls) {
+  const Secret secret = Secret::random().use_tls(true);
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  Door door(listener, secret, hello(0));
+  const auto strangers = crowd(listener.address, Door::kStrangers + 8);
+  const auto began = Clock::now();
+  while (door.counts().refused == 0 && Clock::now() - began < 20s * slowdown()) EXPECT_FALSE(door.next(Deadline::in(10ms)));
+  EXPECT_GE(Clock::now() - began, Door::kHearing);
+  EXPECT_GE(door.counts().refused, 1U);
+}
+
+Seconds processor_time() {
+  timespec spent{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+  return std::chrono::seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec);
+}
+
+TEST(Door, GivesUpAStrangerForWantOfDescriptors) {
+  const Secret secret = Secret::random();
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  const auto strangers = crowd(listener.address, 32);
+  Door door(listener, secret, hello(0));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const Fd highest{::dup(0)};
+  const rlimit few{static_cast<rlim_t>(highest.get()) + 9, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const Seconds spent = processor_time();
+  EXPECT_NO_THROW(EXPECT_FALSE(door.next(Deadline::in(Door::kGlance * 3))));
+  EXPECT_LT(processor_time() - spent, 0.4 * slowdown() * Door::kGlance) << "it sleeps until somebody gives way";
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(door.counts().last_refusal, HasSubstr("Too many open files"));
+}
+
+void say(const Fd& to, ConstBytes words) {
+  ASSERT_EQ(::send(to.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
+}
+
+// Who repeats what he overheard is heard no longer than any stranger.
+TEST(Door, HearsAnOpeningOnce) {
+  const Secret secret = Secret::random();
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  Door door(listener, secret, hello(0));
+  const Handshake words(Handshake::Side::dialer, secret, hello(1));
+  const Fd first = raw_connection(listener.address), echo = raw_connection(listener.address);
+  say(first, words.to_send());
+  const Deadline limit = Deadline::in(20s * slowdown());
+  while (!is_open(first) || !got_opening(first)) {
+    ASSERT_FALSE(limit.passed());
+    EXPECT_FALSE(door.next(Deadline::in(1ms)));
+  }
+  say(echo, words.to_send());
+  while (door.counts().refused == 0 && !limit.passed()) EXPECT_FALSE(door.next(Deadline::in(1ms)));
+  EXPECT_THAT(door.counts().last_refusal, HasSubstr("was heard before"));
+  EXPECT_FALSE(is_open(echo));
+  EXPECT_TRUE(is_open(first));
+}
+
+// A process that is being started holds copies of all descriptors until it becomes another program.
+TEST(Door, AChildThatHoldsAStrangersSocketDoesNoHarm) {
+  const Secret secret = Secret::random();
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  Door door(listener, secret, hello(0));
+  const Fd stranger = raw_connection(listener.address);
+  EXPECT_FALSE(door.next(Deadline::in(20ms)));
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  ASSERT_GT(child, 0);
+  say(stranger, as_bytes("GET / HTTP/1.1"));
+  const Deadline limit = Deadline::in(20s * slowdown());
+  while (door.counts().refused == 0 && !limit.passed()) EXPECT_FALSE(door.next(Deadline::in(1ms)));
+  EXPECT_NO_THROW(EXPECT_FALSE(door.next(Deadline::in(3 * Door::kRest)))) << "and nobody is heard who has gone";
+  EXPECT_EQ(door.counts().refused, 1U);
+  kill(child, SIGKILL);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+}
+
+// One a millisecond, and one who belongs here among them.
+TEST(Door, StrangersWhoComeOneByOneAreMetAFewAtATime) {
+  constexpr std::size_t kCallers = 150;
+  const Secret secret = Secret::random();
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  Door door(listener, secret, hello(0));
+  auto strangers = std::async(std::launch::async, [&] {
+    std::vector<Fd> here;
+    for (std::size_t i = 0; i < kCallers; ++i) {
+      here.push_back(raw_connection(listener.address));
+      EXPECT_EQ(::send(here.back().get(), "GET / HTTP/1.1\r\n", 16, MSG_NOSIGNAL), 16);
+      poll(nullptr, 0, 1);
+    }
+    return here;
+  });
+  auto dialer = std::async(std::launch::async, [&] { return Wire::connect(listener.address, secret, hello(1), soon()); });
+  const auto began = Clock::now();
+  std::optional<Wire> wire;
+  int wakings = 0;
+  for (std::vector<pollfd> polls; (door.counts().refused < kCallers || !wire) && Clock::now() - began < 20s * slowdown(); ++wakings) {
+    while (auto came = door.advance()) wire = std::move(came);
+    const Deadline until = door.look_again();
+    polls.clear();
+    door.watch(polls);
+    poll(polls.data(), polls.size(), until.left_ms());
+  }
+  EXPECT_EQ(door.counts().refused, kCallers);
+  EXPECT_LT(wakings, 4 * Seconds(Clock::now() - began) / Door::kRest + 10);
+  ASSERT_TRUE(wire);
+  EXPECT_EQ(dialer.get().peer().rank, Rank{0});
+}
+
+TEST(Dial, CallsAgainSoonWhenNothingAnswers) {
+  const Secret secret = Secret::random();
+  const Listener listener = listen_on({"127.0.0.1", 0}, secret);
+  ASSERT_EQ(::listen(listener.fd.get(), 0), 0);  // room for one
+  const auto strangers = crowd(listener.address, 1);
+  Dial dial(listener.address, secret, hello(1), {}, soon());
+  EXPECT_FALSE(dial.advance());
+  const int first = local_address(dial.fd()).port;
+  const auto began = Clock::now();
+  while (local_address(dial.fd()).port == first && Clock::now() - began < 10s * slowdown()) {
+    pollfd p{dial.fd(), dial.events(), 0};
+    poll(&p, 1, dial.look_again().left_ms());
+    EXPECT_FALSE(dial.advance());
+  }
+  EXPECT_LT(Clock::now() - began, 0.8s * slowdown()) << "the kernel itself asks again after a second";
+  EXPECT_FALSE(dial.unheard_for(5s));
+  EXPECT_TRUE(dial.unheard_for(0.05s)) << "a call for another is no answer";
 }
 
 }  // namespace

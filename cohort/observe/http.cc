@@ -17,7 +17,10 @@
 namespace cohort::observe {
 namespace {
 
-constexpr Seconds kLinger{1};  // for the client to close after our last byte: closing first, with its bytes unread, would reset the answer
+constexpr Seconds kRest{
+    0.01};  // after a refusal: clients that only cost time are met a few at a time, and the others wait no longer than that
+constexpr int kBacklog = 1024;  // who comes meanwhile
+constexpr Seconds kLinger{1};   // for the client to close after our last byte: closing first, with its bytes unread, would reset the answer
 
 std::string_view reason(int status) {
   switch (status) {
@@ -78,7 +81,7 @@ class HttpServer::Loop {
   void run() {
     while (wait()) {
       const std::size_t known = connections_.size();
-      if (polled_[1].revents != 0) accept_one();
+      if (polled_[1].revents != 0) accept_all();
       for (std::size_t i = 0; i < known; ++i)
         if (polled_[2 + i].revents != 0) advance(connections_[i]);
       std::erase_if(connections_, [this](Connection& c) { return !c.fd || (c.deadline.passed() && !late(c)); });
@@ -89,6 +92,10 @@ class HttpServer::Loop {
   // poll(2): [stop, listener, connections...]. False when it is time to end.
   bool wait() {
     polled_.clear();
+    if (std::exchange(refused_, false)) {
+      pollfd stop{stop_, POLLIN, 0};
+      ::poll(&stop, 1, Deadline::in(kRest).left_ms());
+    }
     polled_.push_back({stop_, POLLIN, 0});
     const bool room = connections_.size() < options_.connections && accept_after_.passed();
     polled_.push_back({room ? listener_ : -1, POLLIN, 0});
@@ -103,14 +110,18 @@ class HttpServer::Loop {
     return polled_[0].revents == 0;
   }
 
-  void accept_one() {
-    Fd fd{::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
-    if (fd) {
+  void accept_all() {
+    while (connections_.size() < options_.connections) {
+      Fd fd{::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
+      if (!fd) return look_away(errno);
       connections_.push_back({std::move(fd), Deadline::in(options_.patience)});
-      return;
+      read(connections_.back());  // most have asked by now
     }
-    // Out of descriptors: the listener stays ready, so look away for a while instead of spinning.
-    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) accept_after_ = Deadline::in(Seconds{0.1});
+  }
+
+  // Out of descriptors: the listener stays ready, so for a while nobody looks, instead of spinning.
+  void look_away(int problem) {
+    if (problem == EMFILE || problem == ENFILE || problem == ENOMEM || problem == ENOBUFS) accept_after_ = Deadline::in(Seconds{0.1});
   }
 
   void advance(Connection& c) {
@@ -124,7 +135,10 @@ class HttpServer::Loop {
   void read(Connection& c) {
     char block[2048];
     const auto got = net::read_some(c.fd.get(), std::as_writable_bytes(std::span(block)));
-    if (got.state == net::Io::closed) return c.fd.reset();
+    if (got.state == net::Io::closed) {
+      refused_ = true;  // who asks for nothing
+      return c.fd.reset();
+    }
     if (got.state == net::Io::later) return;
     c.in.append(block, got.bytes);
     const auto end = head_end(c.in);
@@ -135,6 +149,7 @@ class HttpServer::Loop {
   }
 
   void reply(Connection& c, const HttpResponse& response, bool head_only) {
+    refused_ = refused_ || response.status != 200;
     c.out = encode_response(response, head_only);
     c.in.clear();
     c.state = Connection::State::writing;
@@ -174,6 +189,7 @@ class HttpServer::Loop {
   const int listener_, stop_;
   std::vector<Connection> connections_;
   std::vector<pollfd> polled_;
+  bool refused_ = false;  // somebody in this round
   Deadline accept_after_{Clock::time_point::min()};
 };
 
@@ -182,7 +198,7 @@ HttpServer::HttpServer(HttpRoutes routes, HttpOptions options) : listener_(net::
   const int yes = 1;  // a fixed port is free again as soon as the job before has ended
   setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   const auto at = net::SocketAddress::of({"127.0.0.1", options.port});
-  if (::bind(listener_.get(), at.get(), at.length) != 0 || ::listen(listener_.get(), 64) != 0)
+  if (::bind(listener_.get(), at.get(), at.length) != 0 || ::listen(listener_.get(), kBacklog) != 0)
     throw_system(fmt::format("http: cannot listen on 127.0.0.1:{} (port 0 takes a free one)", options.port));
   port_ = net::local_address(listener_.get()).port;
   loop_ = std::make_unique<Loop>(std::move(routes), options, listener_.get(), stop_.get());

@@ -2,10 +2,10 @@
 //   HttpServer server({{"/metrics", [&](const HttpRequest&) { return HttpResponse{.type = std::string(kPrometheusType), .body =
 //   registry.text()}; }}}); log_info("metrics at {}", server.url("/metrics"));
 // Every number below is a hard cap, so that nobody can tie it up: a slow or silent client loses its place after `patience`. When all
-// places are taken, further clients wait in the kernel's queue. Port 0 lets the system choose, so two jobs never collide.
-// Threads: one of its own, sleeping in poll(2) when nobody asks; handlers run on it, so they must be quick and must not block.
-// Failure: the constructor Kind::system naming the port; afterwards none (a handler that throws is answered with 500 and logged).
-// The destructor ends within a moment, whatever clients do.
+// places are taken, further clients wait in the kernel's queue; after one that was refused everybody waits 10 ms. Port 0 lets the system
+// choose, so two jobs never collide. Threads: one of its own, sleeping in poll(2) when nobody asks; handlers run on it, so they must be
+// quick and must not block. Failure: the constructor Kind::system naming the port; afterwards none (a handler that throws is answered with
+// 500 and logged). The destructor ends within a moment, whatever clients do.
 #pragma once
 #include <cstdint>
 #include <functional>

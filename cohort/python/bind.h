@@ -10,6 +10,7 @@ namespace cohort::python {
 
 void bind_errors(pybind11::module_& m);         // Failure becomes ValueError or HorovodInternalError
 void bind_engine(pybind11::module_& m);         // what cohort.torch stands on
+void bind_elastic(pybind11::module_& m);        // what hvd.elastic stands on
 void bind_process_group(pybind11::module_& m);  // torch.distributed's backend "cohort"
 
 }  // namespace cohort::python

@@ -55,7 +55,7 @@ void bind_world(py::module_& m) {
       [](std::vector<int> ranks, std::vector<std::vector<int>> sets, const py::kwargs& options) {
         const EngineSettings chosen = settings(std::move(ranks), std::move(sets), options);
         py::gil_scoped_release release;
-        engine().init(chosen);
+        return engine().init(chosen);
       },
       py::arg("ranks") = std::vector<int>{}, py::arg("sets") = std::vector<std::vector<int>>{});
   m.def(

@@ -2,12 +2,9 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <cstdlib>
-
-#include "cohort/base/config.h"
-#include "cohort/collective/calibrated.h"
 #include "cohort/python/allocator.h"
 #include "cohort/python/bind.h"
+#include "cohort/python/options.h"
 #include "cohort/python/process_group.h"
 
 namespace py = pybind11;
@@ -15,14 +12,9 @@ namespace py = pybind11;
 namespace cohort::python {
 namespace {
 
-// COHORT_TRANSPORT, COHORT_ALGORITHM ... as cohort::init reads them; what torch was told wins over COHORT_TIMEOUT.
-JobOptions options_from_environment(double timeout) {
-  JobOptions options;
-  Config(options).read_environment("COHORT_", [](const char* name) -> const char* {
-    const char* const value = std::getenv(name);
-    return value == nullptr || *value == 0 ? nullptr : value;
-  });
-  if (options.calibration.empty()) options.calibration = collective::usual_calibration_folder();
+// What torch was told wins over COHORT_TIMEOUT.
+JobOptions options_with(double timeout) {
+  JobOptions options = options_from_environment();
   options.timeout = Seconds{timeout};
   options.start_timeout = Seconds{timeout};
   return options;
@@ -30,7 +22,7 @@ JobOptions options_from_environment(double timeout) {
 
 c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, double timeout, std::string name,
                                          std::string address, std::vector<int64_t> global_ranks) {
-  StoreJoin how{store, rank, size, std::move(name), std::move(address), raising([&] { return options_from_environment(timeout); })};
+  StoreJoin how{store, rank, size, std::move(name), std::move(address), raising([&] { return options_with(timeout); })};
   return c10::make_intrusive<ProcessGroupCohort>(std::move(how), std::move(global_ranks));
 }
 

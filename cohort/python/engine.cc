@@ -8,41 +8,13 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
+#include "cohort/python/engine_world.h"
 #include "cohort/queue/signature.h"
 
 namespace cohort::python {
-
-struct Engine::World {
-  Job job;
-  std::unique_ptr<collective::Communicator> comm;  // makes the process sets; no data moves on it
-  queue::QueueOptions options;
-  std::map<int, std::shared_ptr<ProcessSet>> sets{};  // guarded by the engine's mutex_
-  int next_set = 0;                                   // the same on every rank
-};
-
 namespace {
 
 constexpr Seconds kParting{5};  // how long a rank that shuts down waits for the others to do so
-
-std::vector<Rank> checked(std::vector<int> ranks, int size) {
-  std::sort(ranks.begin(), ranks.end());
-  if (ranks.empty()) throw_failure(Kind::usage, "a process set needs at least one rank");
-  if (ranks.front() < 0 || ranks.back() >= size) {
-    throw_failure(Kind::usage, "a process set of ranks [{}]: there are ranks 0 to {}", fmt::join(ranks, ", "), size - 1);
-  }
-  if (std::adjacent_find(ranks.begin(), ranks.end()) != ranks.end()) {
-    throw_failure(Kind::usage, "a process set of ranks [{}] names a rank twice", fmt::join(ranks, ", "));
-  }
-  std::vector<Rank> result;
-  for (const int rank : ranks) result.push_back(Rank{rank});
-  return result;
-}
-
-std::vector<int> numbers(const std::vector<Rank>& ranks) {
-  std::vector<int> result;
-  for (const Rank rank : ranks) result.push_back(rank.value);
-  return result;
-}
 
 std::vector<int> up_to(int size) {
   std::vector<int> all;
@@ -66,40 +38,103 @@ std::vector<std::vector<std::int64_t>> rows_of(const queue::Result& result, cons
 Engine::Engine() = default;
 Engine::~Engine() = default;
 
-void Engine::init(const EngineSettings& settings) {
+bool Engine::init(const EngineSettings& settings) {
   std::lock_guard one(sets_mutex_);
-  if (initialized()) return;
+  if (initialized()) return true;
   leave(std::exchange(bystander_, nullptr));
-  auto world = std::make_shared<World>(World{cohort::init(), nullptr, settings.queue});
-  const std::vector<Rank> chosen = settings.ranks.empty() ? std::vector<Rank>{} : checked(settings.ranks, world->job.size());
-  world->comm = chosen.empty() ? world->job.comm().split(0) : world->job.comm().subset(chosen);
-  if (!world->comm) {
-    std::lock_guard lock(mutex_);
-    owner_ = getpid();
-    bystander_ = world;
-    throw_failure(Kind::usage, "init(comm=[{}]) leaves rank {} out; it has no part in this world", fmt::join(settings.ranks, ", "),
-                  world->job.rank().value);
-  }
-  std::vector<std::vector<int>> sets{up_to(world->comm->size())};
-  sets.insert(sets.end(), settings.sets.begin(), settings.sets.end());
-  for (const auto& ranks : sets) {  // one that is given twice is one
-    if (!find_set(*world, checked(ranks, world->comm->size()))) world->sets[world->next_set++] = open_set(*world, ranks);
+  const auto world = open_world(settings);
+  if (!world) return false;
+  try {
+    open_sets(*world, settings);
+  } catch (const Failure& failure) {
+    if (!attendance_) throw;
+    world->trouble = failure.error();
+    leave(world);
+    if (!ends_epoch(failure.error())) throw;
+    return false;
+  } catch (...) {  // the seat must not abort links that are gone
+    if (attendance_) attendance_->step_out(Error{Kind::system, "the process sets could not be opened", kNoRank});
+    throw;
   }
   std::lock_guard lock(mutex_);
-  world_ = std::move(world);
+  world_ = world;
   owner_ = getpid();
+  return true;
+}
+
+std::shared_ptr<Engine::World> Engine::open_world(const EngineSettings& settings) {
+  if (!attendance_) {
+    Job job = cohort::init();
+    const int local_rank = job.local_rank(), local_size = job.local_size();
+    group::Roster roster = job.roster();
+    return std::make_shared<World>(World{std::move(job), nullptr, nullptr, std::move(roster), local_rank, local_size, settings.queue});
+  }
+  if (!settings.ranks.empty()) throw_failure(Kind::usage, "init(comm=...) chooses among ranks, and those of an elastic job change");
+  auto links = attendance().connect();
+  if (!links) return nullptr;
+  const group::Roster& roster = attendance_->epoch().roster;
+  const auto here = [&](const group::Member& m) { return m.host == roster.members[static_cast<std::size_t>(links->rank().value)].host; };
+  const auto mine = roster.members.begin() + links->rank().value;
+  const auto before = std::count_if(roster.members.begin(), mine, here), all = before + std::count_if(mine, roster.members.end(), here);
+  return std::make_shared<World>(
+      World{std::nullopt, std::move(links), nullptr, roster, static_cast<int>(before), static_cast<int>(all), settings.queue});
+}
+
+void Engine::open_sets(World& world, const EngineSettings& settings) {
+  const std::vector<Rank> chosen = settings.ranks.empty() ? std::vector<Rank>{} : checked(settings.ranks, world.everyone().size());
+  world.comm = chosen.empty() ? world.everyone().split(0) : world.everyone().subset(chosen);
+  if (!world.comm) {
+    const int rank = world.everyone().rank().value;
+    std::lock_guard lock(mutex_);
+    owner_ = getpid();
+    bystander_ = std::make_shared<World>(std::move(world));
+    throw_failure(Kind::usage, "init(comm=[{}]) leaves rank {} out; it has no part in this world", fmt::join(settings.ranks, ", "), rank);
+  }
+  const int size = world.comm->size();
+  std::vector<std::vector<int>> sets{up_to(size)};
+  for (const auto& ranks : settings.sets) {
+    const bool of_more = attendance_ && std::any_of(ranks.begin(), ranks.end(), [&](int r) { return r >= size; });
+    if (!of_more) sets.push_back(ranks);  // else it is there again when as many ranks are
+  }
+  for (const auto& ranks : sets) {  // one that is given twice is one
+    if (!find_set(world, checked(ranks, size))) world.sets[world.next_set++] = open_set(world, ranks);
+  }
 }
 
 // The queues go first, each when its peers have heard of it. The links stay until every rank has come here, but not for long: a rank that
-// has all it needs must not be seen to leave by one that is still in the middle of the same operation.
-void Engine::leave(std::shared_ptr<World> world) {
-  if (!world) return;
-  world->sets.clear();
+// has all it needs must not be seen to leave by one that is still in the middle of the same operation. In trouble there is nothing to wait
+// for; the queues stay, to tell it to whoever asks.
+void Engine::part(World& world) {
+  if (std::exchange(world.parted, true)) return;
+  std::optional<Error> trouble;
+  {
+    std::lock_guard lock(mutex_);
+    trouble = world.trouble;
+  }
   try {
-    world->job.comm().barrier({.name = "shutdown", .deadline = Deadline::in(kParting)});
+    if (trouble) {
+      world.everyone().abort(*trouble);
+    } else {
+      close_queues(world);
+      world.everyone().barrier({.name = "shutdown", .deadline = Deadline::in(kParting)});
+    }
   } catch (const Failure& failure) {
     log_debug("shutdown without the others: {}", failure.what());
+    trouble = failure.error();
   }
+  if (attendance_) attendance_->step_out(trouble);
+}
+
+void Engine::close_queues(World& world) {
+  std::map<int, std::shared_ptr<ProcessSet>> sets;  // destroyed after the lock
+  std::lock_guard lock(mutex_);
+  sets.swap(world.sets);
+}
+
+void Engine::leave(const std::shared_ptr<World>& world) {
+  if (!world) return;
+  part(*world);
+  close_queues(*world);
 }
 
 void Engine::shutdown() {
@@ -116,7 +151,8 @@ void Engine::shutdown() {
   if (ours) {
     entries.clear();  // what is not waited for any more
     leave(std::exchange(bystander_, nullptr));
-    leave(std::move(world));
+    leave(world);
+    world.reset();
     return timeline_.stop();
   }
   // A forked child has the parent's memory but none of its threads: there is nobody to close anything, and nothing of its own to close.
@@ -139,82 +175,13 @@ bool Engine::initialized() const {
 
 int Engine::rank() const { return world()->comm->rank().value; }
 int Engine::size() const { return world()->comm->size(); }
-int Engine::local_rank() const { return world()->job.local_rank(); }
-int Engine::local_size() const { return world()->job.local_size(); }
+int Engine::local_rank() const { return world()->local_rank; }
+int Engine::local_size() const { return world()->local_size; }
 
 std::vector<std::string> Engine::hosts() const {
   std::vector<std::string> hosts;
-  for (const auto& member : world()->job.roster().members) hosts.push_back(member.host);
+  for (const auto& member : world()->roster.members) hosts.push_back(member.host);
   return hosts;
-}
-
-// ---- process sets
-
-std::optional<int> Engine::find_set(const World& world, const std::vector<Rank>& ranks) {
-  for (const auto& [id, set] : world.sets)
-    if (set->ranks == ranks) return id;
-  return std::nullopt;
-}
-
-std::shared_ptr<ProcessSet> Engine::open_set(World& world, const std::vector<int>& ranks) const {
-  auto set = std::make_shared<ProcessSet>();
-  set->ranks = checked(ranks, world.comm->size());
-  if (const auto id = find_set(world, set->ranks))
-    throw_failure(Kind::usage, "a process set of ranks [{}] exists already: number {}", fmt::join(ranks, ", "), *id);
-  const std::string name = fmt::format("process set [{}]", fmt::join(numbers(set->ranks), ", "));
-  auto comm = world.comm->subset(set->ranks, {.name = name});
-  if (!comm) return set;
-  set->mine = comm->rank();
-  queue::QueueOptions options = world.options;
-  options.mode = queue::Mode::negotiated;
-  options.spoken = set->ranks;
-  options.watch = [this](const queue::Event& event) { timeline_.see(event); };
-  set->queue = std::make_unique<queue::Queue>(std::move(comm), std::move(options));
-  return set;
-}
-
-int Engine::add_set(const std::vector<int>& ranks) {
-  std::lock_guard one(sets_mutex_);
-  const auto now = world();
-  auto set = open_set(*now, ranks);
-  std::lock_guard lock(mutex_);
-  now->sets[now->next_set] = std::move(set);
-  return now->next_set++;
-}
-
-bool Engine::remove_set(int id) {
-  std::lock_guard one(sets_mutex_);
-  const auto now = world();
-  std::shared_ptr<ProcessSet> set;
-  {
-    std::lock_guard lock(mutex_);
-    const auto at = now->sets.find(id);
-    if (id == 0 || at == now->sets.end()) return false;
-    set = at->second;
-  }
-  now->comm->barrier({.name = fmt::format("removal of process set {}", id)});
-  std::lock_guard lock(mutex_);
-  now->sets.erase(id);
-  return true;
-}
-
-std::map<int, std::vector<int>> Engine::sets() const {
-  const auto now = world();
-  std::lock_guard lock(mutex_);
-  std::map<int, std::vector<int>> result;
-  for (const auto& [id, set] : now->sets) result[id] = numbers(set->ranks);
-  return result;
-}
-
-std::shared_ptr<ProcessSet> Engine::member(int set, std::string_view verb) const {
-  const auto now = world();
-  std::lock_guard lock(mutex_);
-  const auto at = now->sets.find(set);
-  if (at == now->sets.end())
-    throw_failure(Kind::usage, "{}: there is no process set number {}; it was never added, or is removed", verb, set);
-  if (at->second->queue) return at->second;
-  throw_failure(Kind::usage, "{}: rank {} is not a member of process set {}, which has ranks [{}]", verb, now->comm->rank().value, set,
-                fmt::join(numbers(at->second->ranks), ", "));
 }
 
 // ---- operations
@@ -239,8 +206,12 @@ HandleId Engine::submit(int set, Request request, const std::string& name) {
     request.operation.name = fmt::format("{}.{}", verb, name);
   }
   request.hold.reset();  // the operation's alone from here on
-  const auto handle = where->queue->submit(std::move(request.operation));
-  return remember({where, handle, std::move(request.flight)});
+  try {
+    const auto handle = where->queue->submit(std::move(request.operation));
+    return remember({where, handle, std::move(request.flight)});
+  } catch (const Failure& failure) {
+    lose(*where, failure);
+  }
 }
 
 HandleId Engine::join() {
@@ -281,7 +252,12 @@ std::optional<Landing> Engine::take(HandleId id) {
     entries_.erase(at);
   }
   entry->flight->restore_shapes();
-  queue::Result result = entry->set->queue->wait(entry->handle);
+  queue::Result result;
+  try {
+    result = entry->set->queue->wait(entry->handle);
+  } catch (const Failure& failure) {
+    lose(*entry->set, failure);
+  }
   if (entry->joins) {
     std::lock_guard lock(mutex_);
     ++entry->set->joins;
@@ -289,6 +265,23 @@ std::optional<Landing> Engine::take(HandleId id) {
     return Landing{{}, {}, result.last_joined.value};
   }
   return Landing{std::move(entry->flight->outputs), rows_of(result, *entry->flight), -1};
+}
+
+// What ended an epoch is told when it is left. Only the set of all ranks calls them as the coordinator does.
+void Engine::note(const ProcessSet& set, const Failure& failure) const {
+  Error error = failure.error();
+  std::lock_guard lock(mutex_);
+  if (!world_ || !world_->links || world_->trouble || !ends_epoch(error)) return;
+  if (static_cast<int>(set.ranks.size()) != world_->comm->size()) error.rank = kNoRank;
+  world_->trouble = std::move(error);
+}
+
+void Engine::lose(const ProcessSet& set, const Failure& failure) const {
+  note(set, failure);
+  Error error = failure.error();
+  if (ends_epoch(error) && lost_alone())
+    error.what += "; the job is elastic, and goes on with other ranks in a function with @hvd.elastic.run, where this program is not";
+  throw Failure{error};
 }
 
 void Engine::start_timeline(const std::string& path, bool mark_cycles) {

@@ -3,12 +3,15 @@
 //   world        the job; ranks and sizes are its
 //   process sets number 0 is all ranks; each has its own communicator and its own negotiated queue, so sets never wait for each other
 //   handles      numbers that stand for operations under way; they end with take(), or with shutdown(), which is harmless
+//   elastic      where ranks come and go (attendance.h) a world is one epoch: after leave_epoch() it only tells its rank and size, until
+//                shutdown() and init() make the next
 //
 // Owner: the module, one for the process (a forked child has none). Threads: any; nothing here needs the GIL.
 // Failure: Kind::usage for wrong use, also before init(); else what the queue says.
 #pragma once
 #include <sys/types.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,6 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cohort/python/attendance.h"
 #include "cohort/python/request.h"
 #include "cohort/python/timeline.h"
 #include "cohort/queue/queue.h"
@@ -55,7 +59,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  void init(const EngineSettings& settings);  // nothing to do when there is a world already
+  bool init(const EngineSettings& settings);  // nothing to do when there is a world already. False: elastic, and its epoch is over already
   void shutdown();
   bool initialized() const;
   int rank() const;
@@ -77,6 +81,22 @@ class Engine {
   bool help(HandleId id, Deadline look_up) const;
   std::optional<Landing> take(HandleId id);  // ends the handle; nothing when there is none of this number
 
+  // ---- elastic jobs
+  enum class Next { fixed, later, epoch, released, over };  // fixed: the job is not elastic. later: nothing said until `look_up`
+  Next next_epoch(Deadline look_up);                        // says first that this worker has left the one before
+  void leave_epoch();                                       // with the others where all come here, else at once
+  bool elastic() const;                                     // workers still come and go
+  bool between() const;                                     // .. and this one is in no epoch now
+  bool finishes() const;                                    // after next_epoch(): the commit that was under way counts
+  void healed();                                            // this rank has taken over the state
+  HandleId vote(bool wish, const std::string& what);  // gathers who wants the ranks to change. A "commit" is prepared; decide() follows
+  void decide();
+  void end_job();               // all ranks are done, and know it; the world stays
+  void end_at_exit(bool well);  // the process ends after shutdown(); well: the same, if all others have shut down, too
+  void ask_to_leave(const std::string& why);
+  void guide(bool on) { guided_ = on; }  // somebody goes on after what ends an epoch
+  bool lost_alone() const { return elastic() && !guided_; }
+
   void start_timeline(const std::string& path, bool mark_cycles);  // on rank 0; the others have nothing to do
   void stop_timeline();
 
@@ -89,7 +109,14 @@ class Engine {
     bool joins = false;
   };
   std::shared_ptr<World> world() const;
-  void leave(std::shared_ptr<World> world);
+  void leave(const std::shared_ptr<World>& world);
+  void part(World& world);
+  void close_queues(World& world);
+  std::shared_ptr<World> open_world(const EngineSettings& settings);
+  void open_sets(World& world, const EngineSettings& settings);
+  void note(const ProcessSet& set, const Failure& failure) const;
+  [[noreturn]] void lose(const ProcessSet& set, const Failure& failure) const;  // an operation: notes it, and says who would go on
+  Attendance& attendance() const;
   std::optional<Entry> find(HandleId id) const;
   HandleId remember(Entry entry);
   static std::optional<int> find_set(const World& world, const std::vector<Rank>& ranks);
@@ -105,6 +132,11 @@ class Engine {
   std::unordered_map<HandleId, Entry> entries_;
   HandleId next_ = 0;
   pid_t owner_ = 0;
+
+  // ---- made once, by the first next_epoch(); one thread at a time
+  std::unique_ptr<Attendance> attendance_;
+  pid_t attends_ = 0;
+  std::atomic<bool> guided_{false};
 };
 
 // The one of this process.

@@ -9,5 +9,6 @@ PYBIND11_MODULE(_core, m) {
   m.attr("torch_version") = COHORT_TORCH_VERSION;  // what it was built against
   cohort::python::bind_errors(m);
   cohort::python::bind_engine(m);
+  cohort::python::bind_elastic(m);
   cohort::python::bind_process_group(m);
 }

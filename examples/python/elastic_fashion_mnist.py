@@ -2,6 +2,7 @@
 
     cohort run -n 2 -- python elastic_fashion_mnist.py
     cohort run -n 2 -- python elastic_fashion_mnist.py --fail-at 20       # a rank gives up there; all go on from the last commit
+    cohort run -n 2 --min-n 1 --max-n 4 -- python elastic_fashion_mnist.py     # kill -9 a rank: the others go on, and another one comes
 """
 import argparse
 
@@ -44,18 +45,19 @@ def train(state):
             loss = F.cross_entropy(model(images), labels)
             loss.backward()
             optimizer.step()
+            state.loss = loss.item()
             sampler.record_batch(state.batch, len(images))
             state.seen += int(hvd.allreduce(torch.tensor(len(images)), op=hvd.Sum, name="seen"))
             state.batch += 1
             if state.batch % COMMIT_EVERY == 0:
                 state.commit()
         if hvd.rank() == 0:
-            print(f"epoch {state.epoch + 1}: loss {loss.item():.3f}, {state.seen} images seen")
+            print(f"epoch {state.epoch + 1}: loss {state.loss:.3f}, {state.seen} images seen")
         state.epoch, state.batch, state.seen = state.epoch + 1, 0, 0
         sampler.set_epoch(state.epoch)
         state.commit()
 
 
-state = hvd.elastic.TorchState(model=model, optimizer=optimizer, sampler=sampler, epoch=0, batch=0, seen=0)
+state = hvd.elastic.TorchState(model=model, optimizer=optimizer, sampler=sampler, epoch=0, batch=0, seen=0, loss=0.0)
 state.register_reset_callbacks([lambda: print(f"rank {hvd.rank()} of {hvd.size()} goes on from epoch {state.epoch + 1}, batch {state.batch}")])
 train(state)

@@ -56,6 +56,9 @@ def _create(options, backend_options=None):
         )
     if not dist.is_available():
         raise RuntimeError("this torch was built without torch.distributed")
+    if os.environ.get("COHORT_ELASTIC"):
+        raise RuntimeError("torch.distributed has a fixed number of ranks, and those of this job come and go: start it without --min-n, or "
+                           "train with cohort.torch and hvd.elastic.run")
     threshold = os.environ.get("COHORT_SHARED_TENSORS")
     if threshold:
         serve_large_tensors(int(threshold))

@@ -6,14 +6,16 @@
             ...
             state.commit()
 
-A commit is the point that a failure goes back to. The ranks of a job are those it was started with: a HorovodInternalError that leaves all
-of them alive (a stall, an operation that the ranks disagree about) is recovered from in memory, by `run`; a lost rank is not, since workers
-that join and leave a running job need a launcher that starts them, and `cohort run` ends the job then.
+A commit is the point that a failure goes back to. In an elastic job (`cohort run --min-n`, `horovodrun --min-np`) workers come and go: when one
+is lost the others go on from the last commit, newcomers take over rank 0's state, and changes that nobody died for happen at a commit. In a
+job with a fixed number of ranks a HorovodInternalError that leaves all of them alive (a stall, an operation that the ranks disagree about) is
+recovered from; a lost rank ends the job.
 """
 import copy
 import functools
 import queue
 
+from cohort import membership
 from cohort.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 
@@ -52,12 +54,40 @@ class State:
         self._host_messages.put((timestamp, update_res))
 
     def commit(self):
-        """Saves, then asks whether hosts have changed."""
+        """Saves, and raises HostsUpdatedInterrupt on every rank when ranks are to change. All ranks call it.
+
+        In an elastic job a commit counts everywhere or nowhere. Until it does, what was saved before is kept; the state itself is what is
+        voted upon, and nobody touches it meanwhile.
+        """
+        membership.need_epoch("commit()")
+        if not membership.elastic():
+            self.save()
+            return self.check_host_updates()
+        try:
+            change = membership.vote(self._has_news(), "commit")
+        except HorovodInternalError:
+            try:
+                membership.leave_epoch()
+            except SystemExit:  # it may leave the job, with its last commit: perhaps this one
+                self.save() if membership.commit_counts() else self.restore()
+                raise
+            if membership.commit_counts():
+                self.save()
+            raise
         self.save()
-        self.check_host_updates()
+        if change:
+            raise HostsUpdatedInterrupt()
+
+    def _has_news(self):
+        return not self._host_messages.empty()
 
     def check_host_updates(self):
         """Raises HostsUpdatedInterrupt on every rank when rank 0 has heard of a change. A collective: all ranks call it."""
+        membership.need_epoch("check_host_updates()")
+        if membership.elastic():
+            if membership.vote(self._has_news(), "check"):
+                raise HostsUpdatedInterrupt()
+            return
         newest, result = self._last_updated_timestamp, HostUpdateResult.no_update
         while not self._host_messages.empty():
             timestamp, update = self._host_messages.get()
@@ -115,27 +145,54 @@ def run_fn(func, reset):
 
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
-        skip_sync = False
-        while True:
-            if not skip_sync:
-                state.sync()
-            try:
-                return func(state, *args, **kwargs)
-            except HorovodInternalError:
-                state.restore()
-                skip_sync = False
-            except HostsUpdatedInterrupt as change:
-                skip_sync = change.skip_sync
-            _meet_again(reset)
-            state.on_reset()
+        with membership.attended():
+            return _train(func, reset, state, args, kwargs)
 
     return wrapper
 
 
+def _train(func, reset, state, args, kwargs):
+    met_again = skip_sync = False
+    while True:
+        results = []
+        try:
+            if met_again:
+                state.on_reset()
+            if not skip_sync:
+                state.sync()
+                membership.healed()
+            results.append(func(state, *args, **kwargs))
+            membership.end()
+            return results[0]
+        except HorovodInternalError:
+            try:
+                membership.leave_epoch()
+            except membership.Over:
+                if not results:
+                    raise
+                return results[0]  # the others have heard that all are done, and this rank is
+            except SystemExit:
+                state.restore()  # for whoever saves it now
+                raise
+            state.restore()
+            skip_sync = False
+        except HostsUpdatedInterrupt as change:
+            membership.leave_epoch()
+            skip_sync = change.skip_sync
+        _meet_again(reset)
+        met_again = True
+
+
 def _meet_again(reset):
-    """Only the ranks that the job was started with can meet again."""
-    try:
-        reset()
-    except HorovodInternalError as error:
-        raise HorovodInternalError(f"the ranks could not meet again: {error}. Going on with other ranks needs workers that join and leave a "
-                                   "running job, which does not exist here yet; start the job again from its last checkpoint") from error
+    while True:
+        try:
+            return reset()
+        except HorovodInternalError as error:
+            if membership.elastic():  # somebody was lost while they met
+                membership.leave_epoch()
+                continue
+            if membership.is_elastic_job():
+                raise
+            raise HorovodInternalError(f"the ranks could not meet again: {error}. In a job with a fixed number of ranks only those it was "
+                                       "started with can; `cohort run --min-n` goes on with others. Start the job again from its last "
+                                       "checkpoint") from error

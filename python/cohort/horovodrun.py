@@ -124,7 +124,7 @@ def _settle(done, given):
     except (ValueError, OSError) as error:
         raise Refused(str(error)) from None
     ranks = value.get("-np") or str(slots or "")
-    if not ranks and not elsewhere:
+    if not ranks and not elsewhere and "--host-discovery-script" not in value:
         raise Refused("say how many ranks: horovodrun -np 2 python train.py")
     if ranks and (not ranks.isdigit() or int(ranks) < 1):
         raise Refused(f"-np: '{ranks}' is not a number of ranks")
@@ -133,9 +133,31 @@ def _settle(done, given):
     if not done.command:
         raise Refused("nothing to run: horovodrun -np 2 python train.py")
     done.run = (["-n", ranks] if ranks else []) + elsewhere
+    _settle_elastic(done, given, ranks)
     for option, values in given.values():
         if option.to and option.to != "-n":
             done.run += [option.to, *values]
+
+
+_LONGEST_COOL_DOWN = 64  # times the first: what `cohort run` lets it grow to
+
+
+def _settle_elastic(done, given, ranks):
+    """A job is elastic with --min-np, which is -np where a discovery script or --max-np is given without it."""
+    asked = [name for name in ("--host-discovery-script", "--max-np", "--elastic-timeout", "--blacklist-cooldown-range") if name in given]
+    asked += ["--reset-limit"] if "COHORT_RESET_LIMIT" in done.env else []
+    if "--min-np" not in given and ("--max-np" in asked or "--host-discovery-script" in asked) and ranks:
+        done.run += ["--min-n", ranks]
+    elif "--min-np" not in given and asked and asked != ["--host-discovery-script"]:
+        raise Refused(f"{asked[0]} is for jobs whose ranks come and go: say how few may go on, --min-np")
+    if "--blacklist-cooldown-range" in given:
+        least, most = (_scaled("--blacklist-cooldown-range", text, 1) for text in given["--blacklist-cooldown-range"][1])
+        done.run += ["--host-cool-down", least]
+        if int(most) != int(least) * _LONGEST_COOL_DOWN:
+            done.notes.append(f"--blacklist-cooldown-range: the time a lost host rests doubles from {least} s to {_LONGEST_COOL_DOWN} times that, "
+                              f"not to {most} s")
+    if not done.env.get("COHORT_RESET_LIMIT", "0").isdigit():
+        raise Refused(f"--reset-limit: '{done.env['COHORT_RESET_LIMIT']}' is no number of changes")
 
 
 def usage():

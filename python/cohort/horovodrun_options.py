@@ -5,7 +5,6 @@ refused with a sentence. To add an option: a row.
 """
 from dataclasses import dataclass
 
-ELASTIC = "it is for jobs whose number of ranks changes while they run, which Python ranks cannot yet; `cohort train --min-n` and C++ programs can (docs/launching.md)"
 ENGINE = "ranks talk through Cohort's own engine"
 
 
@@ -28,7 +27,13 @@ OPTIONS = (
     Option("-np --num-proc -n", 1, to="-n", about="how many ranks to start"),
     Option("-H --hosts --host", 1, about="localhost:4 or h1:2,h2:2: as many slots as ranks may be started; other hosts by ssh"),
     Option("--hostfile -hostfile --host-file", 1, about="a file of lines `h1 slots=4`"),
-    Option("--host-discovery-script", 1, to="--host-discovery-script", about="a program that prints host or host:slots, a line each; asked once"),
+    Option("--host-discovery-script", 1, to="--host-discovery-script",
+           about="a program that prints host or host:slots, a line each; with -np or --min-np the job is elastic, and it is asked every second"),
+    Option("--min-np --min-num-proc", 1, to="--min-n", about="elastic: ranks come and go; below so many the job waits for more"),
+    Option("--max-np --max-num-proc", 1, to="--max-n", about="elastic: at most so many ranks at a time; as many as -np unless told"),
+    Option("--elastic-timeout", 1, to="--wait-limit", about="elastic: seconds that the job waits for --min-np ranks before it gives up"),
+    Option("--reset-limit", 1, env="COHORT_RESET_LIMIT", about="elastic: how many times the ranks may change before the job is given up"),
+    Option("--blacklist-cooldown-range", 2, about="elastic: a host that was lost gets no ranks for MIN seconds, twice as long each time, up to 64 times that"),
     Option("--slots-per-host --slots", 1, to="--slots-per-host", about="slots of a host that is named without a number"),
     Option("-p --ssh-port", 1, to="--ssh-port", about="port of ssh on the other hosts"),
     Option("-i --ssh-identity-file", 1, to="--ssh-identity-file", about="key for ssh"),
@@ -71,8 +76,6 @@ OPTIONS = (
 
     Option("--mpi --use-mpi --jsrun --use-jsrun", refused=ENGINE),
     Option("--mpi-args --binding-args", 1, refused=ENGINE),
-    Option("--min-np --min-num-proc --max-np --max-num-proc --reset-limit --elastic-timeout", 1, refused=ELASTIC),
-    Option("--blacklist-cooldown-range", 2, refused=ELASTIC),
 )
 
 BY_NAME = {name: option for option in OPTIONS for name in option.names.split()}

@@ -1,8 +1,11 @@
 """Hosts that die, and networks that do not carry: 4 a host is killed, 9 partitions, 10 packets are lost, 12 a cable is pulled or every connection reset. Jobs of `cohort run --min-n`
 on namespaces (hosts_net.py); a job takes several faults, and at its end its history is judged: nobody committed beside the others, nothing was lost."""
+import contextlib
+import re
 import tempfile
 import time
 
+from delay_line import delayed
 from hosts_net import HostsJob, Net
 from jobs import FOR_EVER, wait_until
 
@@ -10,7 +13,7 @@ TRIES_A_JOB = 10
 LOST_AFTER = 0.6  # of partitions, so that a try is short; the other rows have the default, 2 s
 HEAL, DETECT_VANISHED, KILLED = 5.0, 3.0, 5.0
 GO_ON, HEAL_LATE = 20.0, 30.0  # of workers that hear the coordinator and not each other: two epochs are tried before some are left out, for a while
-LOSSY = 10  # seconds of a bad network: 120 tries have ten minutes with one packet in twenty lost
+LOSSY = 10  # seconds of a bad network: 140 tries have ten minutes with one packet in twenty lost
 FULL, PARTITIONS = 200, 670  # from so many tries on as many partitions, of which 500 are 2/2, 3/1 or 1/3
 
 
@@ -99,21 +102,31 @@ def row9(chaos, tries):
     in_jobs(chaos, -(-tries // 50), 4, ["-H", "h1,h2,h3,h4"], [], between_workers)
 
 
+@contextlib.contextmanager
+def bad_network(net, kind):
+    if kind == "1 Mbit/s":
+        for host in (1, 2, 3, 4):
+            net.on(host, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "1mbit", "burst", "4kb", "latency", "150ms")
+        yield
+        for host in (1, 2, 3, 4):
+            net.on(host, "tc", "qdisc", "del", "dev", "eth0", "root")
+    elif kind.endswith("ms late"):
+        with delayed(net, *re.findall(r"\d+", kind)):
+            yield
+    else:
+        net.forward(f"numgen random mod 100 < {kind.split()[0]} drop")
+        yield
+        net.forward()
+
+
 def row10(chaos, tries):
     """Where one packet in five is lost somebody may be left out: then all are to be together again afterwards, and the history right as ever."""
     def one(net, job, i):
-        kind = ["5 % lost", "1 % lost", "5 % lost", "1 Mbit/s", "5 % lost", "20 % lost"][i % 6]
-        mark, epoch, step = len(job.log()), job.epoch(), job.step()
-        if kind == "1 Mbit/s":
-            for host in (1, 2, 3, 4):
-                net.on(host, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "1mbit", "burst", "4kb", "latency", "150ms")
-        else:
-            net.forward(f"numgen random mod 100 < {kind.split()[0]} drop")
-        time.sleep(LOSSY)
-        if kind == "1 Mbit/s":
-            for host in (1, 2, 3, 4):
-                net.on(host, "tc", "qdisc", "del", "dev", "eth0", "root")
-        net.forward()
+        kind = ["5 % lost", "1 % lost", "5 % lost", "1 Mbit/s", "5 % lost", "20 % lost", "100 +- 50 ms late"][i % 7]
+        mark, epoch = len(job.log()), job.epoch()
+        with bad_network(net, kind):
+            step = job.step()
+            time.sleep(LOSSY)
         moved, changed = job.step() - step, job.epoch() != epoch or job.said("is lost: ", mark)
         at, step = time.monotonic(), job.step()
         wait_until("all are together again", lambda: job.size() == 4 and job.step() > step + 2)

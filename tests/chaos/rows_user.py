@@ -11,8 +11,10 @@ from suites import run_claim, run_suite
 LIMIT = 60
 NAMED = 1.0     # seconds until the job has ended and said why
 RANKS = 4
-# what the rank does: words of its cause at the end of the screen, exit status of the launcher
-CAUSES = {"memory": ("bad_alloc", 1), "segv": ("SIGSEGV", 128 + signal.SIGSEGV), "throw": ("user code threw this", 1), "exit": ("exit status 7", 7)}
+# what the rank does: words of its cause at the end of the screen, exit statuses of the launcher. Without memory any thread may be the one that
+# throws, and where nobody can catch it the program is aborted.
+CAUSES = {"memory": ("bad_alloc", {1, 128 + signal.SIGABRT}), "segv": ("SIGSEGV", {128 + signal.SIGSEGV}), "throw": ("user code threw this", {1}),
+          "exit": ("exit status 7", {7})}
 
 
 def watched(words, env=None):
@@ -45,7 +47,7 @@ def row5(chaos, tries):
         words, expected = CAUSES[how]
         lines, status, named = fail_of(chaos, how, victim, transport)
         text = "\n".join(line for _, line in lines)
-        assert status == expected, f"exit status {status}, not {expected}:\n{text}"
+        assert status in expected, f"exit status {status}, not one of {expected}:\n{text}"
         tail = "\n".join(line for _, line in lines[-6:])
         assert words in tail and f"rank {victim} failed first" in tail, f"'{words}' of rank {victim} is not the last on screen:\n{text}"
         assert named <= chaos.limit(NAMED), f"named after {named:.2f} s"

@@ -8,8 +8,8 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from coordinators import SupervisedJob, SupervisedVectorJob, alive, family  # noqa: E402
-from jobs import FOR_EVER, Job, Runs, VectorJob, wait_until  # noqa: E402
+from coordinators import Supervised, SupervisedJob, SupervisedVectorJob, alive, family  # noqa: E402
+from jobs import FOR_EVER, SLOWDOWN, Job, Runs, VectorJob, wait_until  # noqa: E402
 from runs import TINY  # noqa: E402
 
 
@@ -289,6 +289,52 @@ def shards_left(programs, scratch):
             job.same_as_replay()
 
 
+class SupervisedShardedJob(Supervised, ShardedJob):
+    pass
+
+
+def shards_coordinated(programs, scratch):
+    """The coordinator is killed while a worker hands its shard over and leaves, at moments from the notice to the next epoch: nothing comes from disk, the
+    leaver goes, and one more comes."""
+    dice = random.Random(12)
+    with SupervisedShardedJob(programs, scratch, "run", 3, 1, "zero(stage=2, op=sum)", flags=["--supervised"], steps=FOR_EVER) as job:
+        job.await_step(20)
+        for _ in range(5):
+            job.await_size(3)
+            job.await_step(job.step() + 5)
+            leaver, lost = dice.choice(job.workers()), job.steps_lost()
+            job.kill(leaver, signal.SIGUSR1)
+            time.sleep(dice.uniform(0, 0.15))
+            job.kill_coordinator()
+            job.await_size(2)
+            wait_until("the worker ends", lambda: leaver not in job.workers())
+            assert job.steps_lost() - lost <= 1, job.log()
+            job.process.send_signal(signal.SIGUSR2)
+        job.await_size(3)
+        job.await_step(job.step() + 10)
+        job.stops()
+        assert "checkpoint" not in job.origins(), job.log()
+        job.judge()
+        job.same_as_replay()
+
+
+def last_one(programs, scratch):
+    """The only worker leaves and saves what nobody else has; whoever comes goes on after that step, and waits for nothing else."""
+    with Job(programs, scratch, "run", n=1, least=1, steps=FOR_EVER) as job:
+        for _ in range(3):
+            job.await_step(job.step() + 20)
+            leaver, before = job.pid_of(0), job.epoch()
+            at = job.kill(leaver, signal.SIGUSR1)
+            took = job.await_epoch_after(before) - at
+            wait_until("the worker ends", lambda: leaver not in job.workers())
+            assert took < 10 * SLOWDOWN, f"{took:.1f} s\n{job.log()}"
+        saved = [int(step) for step in re.findall(r"saved update (\d+) in ", job.log())]
+        begun = [line["step"] for _, line in job.history() if line["event"] == "restart" and line["epoch"] > 1]
+        assert saved == begun and len(saved) == 3, job.log()
+        job.stops()
+        job.judge()
+
+
 def shards_lost(programs, scratch):
     """What no survivor has comes from the newest checkpoint, and that is said: one lost without buddies, two neighbours at once with them."""
     for name, n, sync, whom in (("alone", 3, "zero(stage=2, op=sum)", [1]), ("neighbours", 4, "zero(stage=1, op=sum, buddy=true)", [1, 2])):
@@ -368,7 +414,7 @@ def unfit(programs, scratch):
         job.judge()
 
 
-CLAIMS = (launched, abandoned, coordinated, given_up, cleared, killed, preempted, stopped, supervised, orphaned, ended, shards_killed, shards_left, shards_lost,
-          flipped, refused, unfit)
+CLAIMS = (launched, abandoned, coordinated, given_up, cleared, killed, preempted, stopped, supervised, orphaned, ended, last_one, shards_killed, shards_left,
+          shards_coordinated, shards_lost, flipped, refused, unfit)
 with tempfile.TemporaryDirectory(prefix="cohort-elastic-") as folder:
     {claim.__name__: claim for claim in CLAIMS}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)

@@ -251,7 +251,7 @@ TEST(ElasticProcesses, EvictAStoppedOneAndTakeItBackAsNew) {
   EXPECT_THAT(job.said(), HasSubstr("nothing heard for 0.6 s"));
   kill(stopped, SIGCONT);
   ASSERT_TRUE(job.until([&] { return job.size_of(3) == 3; }, 10s)) << job.said();
-  ASSERT_TRUE(job.ends(60s)) << job.said();
+  ASSERT_TRUE(job.ends(60s * slowdown())) << job.said();
   EXPECT_FALSE(job.ending()->error) << job.said();
   EXPECT_THAT(job.broken(), IsEmpty()) << job.said();
 }

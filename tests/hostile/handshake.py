@@ -7,6 +7,7 @@ import struct
 VERSION = 1
 OPENING, CLAIM, REPLY, VERDICT = 40, 112, 368, 288
 WORKER = 1
+CALLS = 4  # of who belongs to the job
 
 
 def hkdf(salt, secret, info):
@@ -18,8 +19,14 @@ def key(secret, label, transcript):
     return hkdf(transcript, secret, b"cohort 1 " + label)
 
 
-def opening(version=VERSION):
-    return b"COHO" + struct.pack("<HH", version, 0) + os.urandom(32)
+def opening(version=VERSION, nonce=None):
+    return b"COHO" + struct.pack("<HH", version, 0) + (nonce or os.urandom(32))
+
+
+def vouching_nonce(secret):
+    """By which a door hears first who seems to hold the secret."""
+    fresh = os.urandom(16)
+    return fresh + hmac.new(secret, b"cohort 1 opening" + fresh, hashlib.sha256).digest()[:16]
 
 
 def hello(job, rank=0, epoch=0, role=WORKER, name_bytes=None):
@@ -38,6 +45,20 @@ def verdict(secret, talk):
     said = bytes(256)
     proof = hmac.new(key(secret, b"dialer proof", talk[:80]), talk + said, hashlib.sha256).digest()
     return said + proof
+
+
+def imagined(secret, job, **who):
+    """A conversation as an eavesdropper has it: proofs are right, for nonces that are spent."""
+    ours, theirs = opening(nonce=vouching_nonce(secret)), opening()
+    talk = ours + theirs
+    talk += claim(secret, ours, theirs, hello(job, **who))
+    talk += os.urandom(REPLY)
+    return talk + verdict(secret, talk)
+
+
+def refuses(heard):
+    """Whether a door's opening is followed by a reply whose verdict is no."""
+    return len(heard) >= OPENING + REPLY and heard[OPENING + 80:OPENING + 82] == b"\1\0"
 
 
 def frame(secret, talk, kind, length, body=b"", number=0):
@@ -66,16 +87,43 @@ def read_exactly(sock, count):
     return data
 
 
+class Refused(ConnectionError):
+    """By a verdict: who asks again hears the same."""
+
+
 def shake(sock, secret, job, **who):
     """A whole honest handshake; every byte of it, in order. ConnectionError: the door stayed shut."""
-    ours = opening()
+    ours = opening(nonce=vouching_nonce(secret))
     sock.sendall(ours)
     theirs = read_exactly(sock, OPENING)
     mine = claim(secret, ours, theirs, hello(job, **who))
     sock.sendall(mine)
     talk = ours + theirs + mine + read_exactly(sock, REPLY)
     if talk[-REPLY + 80:-REPLY + 82] != b"\0\0":
-        raise ConnectionError("refused: " + talk[-REPLY + 84:-32].rstrip(b"\0").decode())
+        raise Refused("refused: " + talk[-REPLY + 84:-32].rstrip(b"\0").decode())
     last = verdict(secret, talk)
     sock.sendall(last)
     return talk + last
+
+
+def cut_off(sock, said):
+    """Whether the other side ends the connection over this without a word."""
+    with sock:
+        try:
+            sock.sendall(said)
+            return sock.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+def enter(connect, secret, job, **who):
+    """A connection by connect() and all that was said until the door let us in. One that is cut in the middle is tried again, as the product does: the
+    door may be crowded."""
+    for attempt in range(CALLS):
+        sock = connect()
+        try:
+            return sock, shake(sock, secret, job, **who)
+        except ConnectionError as problem:
+            sock.close()
+            if isinstance(problem, Refused) or attempt == CALLS - 1:
+                raise

@@ -11,6 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from runs import workers  # noqa: E402
 
 import attack  # noqa: E402
+import exposed  # noqa: E402
 import handshake  # noqa: E402
 
 LIMIT = 60
@@ -20,6 +21,7 @@ SETTINGS = {
     "data.test": "synthetic(samples=128, split=test)",
     "data.batch": 64,
     "epochs": 0,
+    "threads": 1,
     "optim.rule": "sgd(lr=0.02, momentum=0.9)",
     "checkpoint.resume": "never",
     "checkpoint.every_epochs": 0,
@@ -30,93 +32,65 @@ SETTINGS = {
 }
 
 
-class Job:
+class Job(exposed.Exposed):
     def __init__(self, programs, folder, steps, transport="tcp", settings=()):
-        words = [os.path.join(os.path.abspath(programs), "cohort"), "train", "-n", "2", "-o", folder]
-        for name, value in {**SETTINGS, "steps": steps, **dict(settings)}.items():
-            words += ["--set", f"{name}={value}"]
-        self.folder, self.steps = folder, steps
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("COHORT_")}
+        self.programs, self.folder, self.steps, self.transport = os.path.abspath(programs), folder, steps, transport
+        self.settings = {**SETTINGS, "steps": steps, **dict(settings)}
         self.log = open(folder + ".log", "w")
-        self.process = subprocess.Popen(words, stdout=self.log, stderr=subprocess.STDOUT,
-                                        env={**clean, "COHORT_TRANSPORT": transport, "OMP_NUM_THREADS": "1"})
+        self.processes = []
+        self.begin()
+
+    def begin(self):
+        self.start(["cohort", "train", "-n", "2", "-o", self.folder])
+
+    def start(self, words, **variables):
+        sets = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("COHORT_")}
+        self.processes.append(subprocess.Popen([os.path.join(self.programs, words[0])] + words[1:] + sets, stdout=self.log, stderr=subprocess.STDOUT,
+                                               env={**clean, "COHORT_TRANSPORT": self.transport, "OMP_NUM_THREADS": "1", **variables}))
 
     def text(self):
         with open(self.folder + ".log") as log:
             return log.read()
 
     def running(self):
-        return self.process.poll() is None
+        return all(process.poll() is None for process in self.processes)
 
     def wait_until(self, what, holds, seconds=LIMIT):
         end = time.monotonic() + seconds
         while not holds():
-            assert self.running(), f"the job ended before {what}:\n{self.text()}"
+            assert self.running() or holds(), f"the job ended before {what}:\n{self.text()}"
             assert time.monotonic() < end, f"never came true in {seconds} s: {what}\n{self.text()}"
             time.sleep(0.005)
 
     def finish(self, seconds=LIMIT):
-        status = self.process.wait(seconds)
-        assert status == 0, f"the job ended with {status}:\n{self.text()}"
+        for process in self.processes:
+            status = process.wait(seconds)
+            assert status == 0, f"the job ended with {status}:\n{self.text()}"
 
     def stop(self):
         """A job that is in nobody's way any more, however the test ended."""
-        if self.running():
-            self.process.terminate()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
         self.log.close()
 
     # What can be seen of it.
 
     def members(self):
         """Processes that listen somewhere or are ranks, with the front and the launcher."""
-        parents = {}
-        for stat in glob.glob("/proc/[0-9]*/stat"):
-            try:
-                with open(stat) as file:
-                    parents[int(stat.split("/")[2])] = int(file.read().rsplit(")", 1)[1].split()[1])
-            except (OSError, IndexError):
-                continue
-        inside = {self.process.pid}
-        for _ in range(4):
-            inside |= {pid for pid, parent in parents.items() if parent in inside}
-        return inside
+        return exposed.family(process.pid for process in self.processes)
 
     def ranks(self):
-        return workers(self.process.pid)
+        return {rank: pid for process in self.processes for rank, pid in workers(process.pid).items()}
 
     def ports(self):
         """{port: pid} of every tcp socket that a process of this job listens on."""
-        listening = {}
-        with open("/proc/net/tcp") as table:
-            for row in list(table)[1:]:
-                cell = row.split()
-                if cell[3] == "0A":
-                    listening[cell[9]] = int(cell[1].split(":")[1], 16)
-        found = {}
-        for pid in self.members():
-            for link in glob.glob(f"/proc/{pid}/fd/*"):
-                try:
-                    port = listening.get(os.readlink(link)[8:-1])
-                except OSError:
-                    continue
-                if port:
-                    found[port] = pid
-        return found
-
-    def memory(self):
-        """{pid: resident KiB of its own memory}; files that happen to be mapped are not counted."""
-        out = {}
-        for pid in self.members():
-            try:
-                with open(f"/proc/{pid}/status") as status:
-                    out[pid] = int([line for line in status if line.startswith("RssAnon")][0].split()[1])
-            except (OSError, IndexError):
-                continue
-        return out
+        return {port.number: pid for port, pid in self.listening().items()}
 
     def lines(self):
         try:
@@ -125,39 +99,53 @@ class Job:
         except FileNotFoundError:
             return []
 
+    curve = lines
+
     def losses(self):
-        return [(line["step"], line["loss"]) for line in self.lines() if "loss" in line]
+        return [(line["step"], line["loss"]) for line in self.curve() if "loss" in line]
 
     def tensors(self):
         newest = sorted(glob.glob(self.folder + "/checkpoints/step-*"))[-1]
         return [open(f"{newest}/{name}", "rb").read() for name in ("model.safetensors", "optimizer.safetensors")]
 
     def key(self):
-        """The job's secret and name, as a process of the same user may read them: what an attacker does not have."""
-        pid = next(iter(self.ranks().values()))
-        with open(f"/proc/{pid}/environ", "rb") as environ:
-            variables = dict(v.split(b"=", 1) for v in environ.read().split(b"\0") if b"=" in v)
-        with open(variables[b"COHORT_SECRET_FILE"], "rb") as file:
-            return file.read(), variables[b"COHORT_JOB"].decode(), int(variables[b"COHORT_RENDEZVOUS"].rsplit(b":", 1)[1])
+        return self.key_of(next(iter(self.ranks().values())))
+
+    def overheard(self):
+        """One honest handshake proves that doors are doors, and is what replays repeat."""
+        secret, name, door = self.key()
+        sock, talk = handshake.enter(lambda: socket.create_connection(("127.0.0.1", door), 5), secret, name, rank=0)
+        sock.close()
+        return talk
 
     def targets(self):
-        """Every port of the running job. One honest handshake proves that doors are doors, and is what replays repeat."""
+        """Every port of the running job."""
         secret, name, door = self.key()
-        with socket.create_connection(("127.0.0.1", door), 5) as sock:
-            overheard = handshake.shake(sock, secret, name, rank=0)
-        return [attack.Target(port, "door" if port == door else "http", name, overheard) for port in sorted(self.ports())]
+        overheard = self.overheard()
+        return [attack.Target(port, "door" if port == door else "http", name, overheard, secret=secret) for port in sorted(self.ports())]
 
     def insiders(self):
-        """Who holds the secret and then claims absurd lengths is cut off at the header; the number of those that were."""
+        """Who holds the secret and then claims absurd lengths is cut off at the header; whether all of those were."""
         secret, name, door = self.key()
-        cut = 0
         for length in (2**63, -1, 2**40, 2**20 + 1):
-            with socket.create_connection(("127.0.0.1", door), 5) as sock:
-                talk = handshake.shake(sock, secret, name, rank=1)
-                sock.sendall(handshake.frame(secret, talk, 0x0101, length))
-                sock.settimeout(5)
-                try:
-                    cut += sock.recv(1) == b""
-                except ConnectionResetError:
-                    cut += 1
-        return cut
+            sock, talk = handshake.enter(lambda: socket.create_connection(("127.0.0.1", door), 5), secret, name, rank=1)
+            if not handshake.cut_off(sock, handshake.frame(secret, talk, 0x0101, length)):
+                return False
+        return True
+
+
+class Nodes(Job):
+    """The same ranks under two agents that somebody else started, as on Kubernetes; the second one when its time has come. The first holds the door."""
+
+    def begin(self):
+        self.secret = self.folder + ".secret"
+        with open(os.open(self.secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(os.urandom(32))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.node(0)
+
+    def node(self, number):
+        worker = [os.path.join(self.programs, "cohort-worker"), "train", "--set", f"out={self.folder}"]
+        self.start(["cohort", "agent", "-n", "1", "--start-timeout", f"{LIMIT}s", "--"] + worker,
+                   COHORT_SECRET_FILE=self.secret, PET_NNODES="2", PET_NODE_RANK=str(number), PET_MASTER_ADDR="127.0.0.1", PET_MASTER_PORT=str(self.port - 1))

@@ -1,37 +1,54 @@
-"""The long version: a storm in periods. Called by check.py.
+"""The long version: storms in periods at every kind of job. Called by check.py.
 
-The attacker shares the machine with the job, so between two storms the same strangers knock at a decoy, a port of their own process, at the same
-rate: what a step then takes includes the attacker's own work, and the difference is what the job itself has to do about them. Quiet periods at
-both ends show the sum. First as many as asked for, as fast as two cores allow; then a minute at the rate for which step times are promised.
+Where there are cores enough the attacker has its own, and a step in a storm is compared with steps of the quiet periods around it. Where it has to
+share them with the job, the same strangers knock at a decoy between two storms, a port of their own process, at the same rate: what a step then takes
+includes the attacker's own work, and the difference is what the job itself has to do about them. Quiet periods at both ends show the sum. First as many as asked for, as fast as two cores allow; then so long at the rate for which step times are promised. Where
+workers may come and go they then do, in a storm and past a crowd that stays at every port.
 """
 import json
 import math
 import os
+import random
 import statistics
 import time
 
 import attack
-from job import Job
+import changes
+import exposed
+from besieged import OneHost, Strangers, TrainingHosts, wait_until
+from hosts_net import Net
+from job import Job, Nodes
+from jobs import FOR_EVER, SLOWDOWN
 
 CONNECTIONS = int(os.environ.get("HOSTILE_CONNECTIONS", "1000000"))
 RATE = float(os.environ.get("HOSTILE_RATE", "4000"))
-PROMISED_RATE, PROMISED_S = 1000.0, 60.0
+PROMISED_RATE = 1000.0
+# of each kind of job: its part of the connections, and seconds at the promised rate
+SHARES = {"fixed": (0.7, 60.0), "elastic": (0.15, 24.0), "hosts": (0.1, 24.0), "nodes": (0.05, 16.0)}
+JOBS = os.environ.get("HOSTILE_JOBS", ",".join(SHARES)).split(",")
 OUT = os.environ.get("HOSTILE_OUT", "build/hostile.jsonl")
 NICE = int(os.environ.get("HOSTILE_NICE", "0"))
 ENDLESS = 10**9  # steps
-STORM_S, DECOY_S = 8.0, 4.0  # seconds of a period
-NAP_S = 0.002  # between two looks
+STORM_S, DECOY_S = 8.0, 4.0          # seconds of a period ..
+SHORT_S = 3.0                        # .. and at the promised rate, where many short ones say more: the machine has moods of its own
+NAP_S, LOOK_S = 0.002, 1.0  # between two looks at strangers, and at the job's ports
 SEED = int(os.environ.get("HOSTILE_SEED", "1"))
 LARGER = {"model": "mlp(in=784, hidden=512x512, out=10)", "data.batch": 128, "data.train": "synthetic(samples=16384)",
           "observe.every_steps": 4,
           "optim.schedule": "constant"}  # fewer and longer steps: what a run remembers of its own curves is not the strangers' doing
 GROWTH_KIB = 8 << 10
 SLOWER = 1.05
+LOSSES = int(os.environ.get("HOSTILE_LOSSES", "6"))  # of workers, half of them past a crowd
+CALM_S = 2.0  # between two faults
+CORES = sorted(os.sched_getaffinity(0))
+APART = len(CORES) >= 4 and os.environ.get("HOSTILE_APART", "1") == "1"
+CALM = "quiet" if APART else "decoy"  # what storms are compared with
+AFTER_WORKER, AFTER_OTHERS = 3.0 * SLOWDOWN, 5.0 * SLOWDOWN  # seconds until the next step counts: rows 1, 3 and 4 of docs/reliability.md
 
 
 def median_step(job, begin, end):
     """Seconds of a step between two moments, by the run's own lines (wall time)."""
-    lines = [(line["time"], line["step"]) for line in job.lines() if "loss" in line and begin <= line["time"] <= end]
+    lines = [(line["time"], line["step"]) for line in job.curve() if "loss" in line and begin <= line["time"] <= end]
     assert len(lines) > 8, f"only {len(lines)} lines of metrics in {end - begin:.1f} s"
     return statistics.median((t1 - t0) / (s1 - s0) for (t0, s0), (t1, s1) in zip(lines, lines[1:]))
 
@@ -50,19 +67,25 @@ class Report:
 class Weather:
     """Periods one after the other, each with its median step."""
 
-    def __init__(self, job, report, rate, memory):
-        self.job, self.report, self.rate, self.memory, self.medians = job, report, rate, memory, {"quiet": [], "decoy": [], "storm": []}
-        self.growth = 0
-        self.strangers = attack.Storm(job.targets(), rate, seed=SEED)
-        self.decoy = attack.Decoy()
-        self.elsewhere = attack.Storm(self.decoy.targets(self.strangers.targets), rate, seed=SEED)
+    def __init__(self, job, kind, report, rate, memory, holders):
+        self.job, self.kind, self.report, self.rate, self.memory, self.medians = job, kind, report, rate, memory, {"quiet": [], "decoy": [], "storm": []}
+        self.growth, short = 0, rate == PROMISED_RATE
+        self.storm_s, self.calm_s = (SHORT_S, SHORT_S) if short else (STORM_S, DECOY_S)
+        self.strangers = attack.Storm([], rate, seed=SEED, holders=holders)
+        self.watch = exposed.Watch(job, self.strangers, every=LOOK_S)
+        self.watch.look()
+        self.decoy, self.elsewhere = attack.Decoy(), None
+        self.holders = holders
 
     def period(self, kind, count=0):
+        if kind == "decoy" and not self.elsewhere:  # by now it is known what each port speaks
+            self.elsewhere = attack.Storm(self.decoy.targets(self.strangers.targets), self.rate, seed=SEED, holders=self.holders)
         who = self.elsewhere if kind == "decoy" else self.strangers
         begin, clock, most = time.time(), time.monotonic(), who.begun + count
         who.resume()
-        while who.begun < most or (kind == "quiet" and time.monotonic() - clock < DECOY_S):
+        while who.begun < most or (kind == "quiet" and time.monotonic() - clock < self.calm_s):
             who.poll(most)
+            self.watch.look()
             if kind == "decoy":
                 self.decoy.sweep()
             assert self.job.running(), "the job ended in the storm:\n" + self.job.text()[-2000:]
@@ -71,23 +94,25 @@ class Weather:
         self.medians[kind].append(median_step(self.job, begin, time.time()))
         now = self.job.memory()
         self.growth = max(now[pid] - self.memory[pid] for pid in now if pid in self.memory)
-        self.report.add(kind=kind, rate=self.rate, seconds=round(time.time() - begin, 1), connections=count,
+        self.report.add(job=self.kind, kind=kind, rate=self.rate, seconds=round(time.time() - begin, 1), connections=count,
                         step_ms=round(1e3 * self.medians[kind][-1], 3), growth_kib=self.growth)
 
     def run(self, connections):
-        storms = math.ceil(connections / (self.rate * STORM_S))
+        storms = math.ceil(connections / (self.rate * self.storm_s))
+        decoys = 0 if APART else int(self.rate * self.calm_s)
         self.period("quiet")
-        self.period("decoy", int(self.rate * DECOY_S))
+        if not APART:
+            self.period(CALM, decoys)
         for number in range(storms):
             self.period("storm", connections * (number + 1) // storms - connections * number // storms)
-            self.period("decoy", int(self.rate * DECOY_S))
+            self.period(CALM, decoys)
         while self.strangers.poll(self.strangers.begun):
             time.sleep(0.01)
         self.period("quiet")
 
     def slowdown(self):
         """Median over the storms: a step in it over a step in the two periods around it."""
-        calm = self.medians["decoy"]
+        calm = self.medians[CALM]
         return statistics.median(storm / statistics.mean(calm[i:i + 2]) for i, storm in enumerate(self.medians["storm"]))
 
     def slowdown_with_attacker(self):
@@ -96,7 +121,7 @@ class Weather:
 
 def calm_run(programs, folder, steps):
     """What the same steps come to when nobody attacks; over shared memory, which gives the same bits in less time."""
-    job = Job(programs, folder + "/calm", steps, transport="shm", settings=LARGER)
+    job = Job(programs, folder + "-calm", steps, transport="shm", settings=LARGER)
     try:
         job.finish(steps * 1.0)
     finally:
@@ -104,25 +129,168 @@ def calm_run(programs, folder, steps):
     return job.losses()
 
 
-def storm(programs, folder):
-    report = Report()
-    job = Job(programs, folder + "/attacked", ENDLESS, settings=LARGER)
-    os.nice(NICE)
+def manners(nice, cores):
+    """Of the attacker, not of the jobs that it starts."""
+    os.sched_setaffinity(0, cores)
     try:
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+    except PermissionError:
+        pass
+
+
+class Trial:
+    """One kind of job under attack, and what came of it."""
+
+    def __init__(self, kind, job, report):
+        self.kind, self.job, self.report = kind, job, report
+        self.share, self.promised_s = SHARES[kind]
+        self.storms, self.recoveries, self.checks, self.ports = [], [], {}, 0
+
+    def attack(self):
+        """With its step times; no worker comes or goes."""
+        manners(NICE, CORES[2:] if APART else CORES)
+        memory = self.job.memory()
+        # Who holds the secret is no stranger, and makes both sides compute a whole handshake: step times are promised without those.
+        fast, promised = (Weather(self.job, self.kind, self.report, rate, memory, holders=rate != PROMISED_RATE) for rate in (RATE, PROMISED_RATE))
+        fast.run(max(math.ceil(self.share * CONNECTIONS), int(RATE * STORM_S / 2)))
+        promised.run(int(PROMISED_RATE * self.promised_s))
+        self.checks["insiders_cut"] = self.job.insiders()
+        missed = [port for port in fast.watch.missed() if port in promised.watch.missed()]
+        self.checks["every_port"] = not missed
+        self.storms += [fast.strangers, promised.strangers]
+        self.growth, self.ports = max(fast.growth, promised.growth), self.ports + len(fast.watch.seen)
+        self.ratio, self.at_full_rate, self.with_attacker = promised.slowdown(), fast.slowdown(), promised.slowdown_with_attacker()
+        self.checks["steps"] = self.ratio < SLOWER
+
+    def recovers(self, strangers, what, limit, fault):
+        with strangers.change():
+            self.goes_on_after(what, limit, fault)
+        strangers.await_begun(strangers.storm.begun + int(PROMISED_RATE * CALM_S))
+
+    def goes_on_after(self, what, limit, fault):
+        """Seconds from a fault until a step counts that was begun after it; then all workers are there again."""
+        size, at = self.job.size(), time.monotonic()
+        fault()
+        step = self.job.step()
+        wait_until(f"a step after {what}", lambda: self.job.step() > step + 1 or not self.job.running())
+        took = time.monotonic() - at
+        self.job.await_size(size)
+        self.recoveries.append((what, round(took, 3)))
+        self.report.add(job=self.kind, fault=what, recover_s=round(took, 3), all_back_s=round(time.monotonic() - at, 3), ok=took < limit)
+        self.checks[what] = self.checks.get(what, True) and took < limit
+
+    def changes(self, others):
+        """Workers are killed in the storm and past a crowd; others: further faults by name."""
+        dice, job = random.Random(SEED), self.job
+
+        def lose_one():
+            before = job.epoch()
+            job.kill(dice.choice(job.workers()))
+            job.await_epoch_after(before)
+
+        with Strangers(job, PROMISED_RATE, SEED) as strangers:
+            for crowd in (0, changes.CROWD):
+                if crowd:
+                    strangers.besiege(crowd)
+                for _ in range(max(1, LOSSES // 2)):
+                    self.recovers(strangers, "worker past a crowd" if crowd else "worker", AFTER_WORKER, lose_one)
+                for name, fault in others.items():
+                    self.recovers(strangers, name + (" past a crowd" if crowd else ""), AFTER_OTHERS, fault)
+            strangers.crowd = 0
+            self.ports += strangers.all_attacked()
+        strangers.judge()
+        self.checks["met"] = bool(job.said(changes.MET))
+        self.growth = max(self.growth, strangers.watch.growth)
+        self.storms += [strangers.storm, strangers.siege]
+
+    def tell(self, steps, same):
+        counts, accepted = sum((s.counts for s in self.storms if hasattr(s, "counts")), attack.collections.Counter()), []
+        for one in self.storms:
+            accepted += one.accepted
+        for (speaks, kind, outcome), count in sorted(counts.items()):
+            self.report.add(job=self.kind, port=speaks, kind=kind, outcome=outcome, count=count)
+        self.checks.update(accepted=not accepted, memory=self.growth <= GROWTH_KIB, same=same)
+        made = sum(one.begun for one in self.storms)
+        self.report.add(job=self.kind, connections=made, accepted=len(accepted), ports=self.ports, growth_kib=self.growth, step_ratio=round(self.ratio, 4),
+                        step_ratio_at_full_rate=round(self.at_full_rate, 4), step_ratio_with_attacker=round(self.with_attacker, 4), steps=steps,
+                        same_result=same, recover_s=max((took for _, took in self.recoveries), default=None),
+                        failed=sorted(name for name, fine in self.checks.items() if not fine), ok=all(self.checks.values()))
+        manners(0, CORES[:2] if APART else CORES)
+        return made, len(accepted), self.growth, all(self.checks.values())
+
+
+def fixed(programs, folder, report):
+    return same_losses(programs, folder, Job(programs, folder + "/fixed", ENDLESS, settings=LARGER), "fixed", report)
+
+
+def same_losses(programs, folder, job, kind, report, begin=lambda trial: None):
+    trial = Trial(kind, job, report)
+    try:
+        begin(trial)
         job.wait_until("some steps", lambda: len(job.losses()) >= 10)
-        memory = job.memory()
-        fast, promised = Weather(job, report, RATE, memory), Weather(job, report, PROMISED_RATE, memory)
-        fast.run(CONNECTIONS)
-        promised.run(int(PROMISED_RATE * PROMISED_S))
-        insiders, running, losses = job.insiders(), job.running(), job.losses()
+        trial.attack()
+        trial.checks["running"], losses = job.running(), job.losses()
     finally:
         job.stop()
-    ratio, most = promised.slowdown(), max(fast.growth, promised.growth)
-    counts, accepted = fast.strangers.counts + promised.strangers.counts, fast.strangers.accepted + promised.strangers.accepted
-    same = calm_run(programs, folder, losses[-1][0]) == losses
-    for (speaks, kind, outcome), count in sorted(counts.items()):
-        report.add(port=speaks, kind=kind, outcome=outcome, count=count)
-    ok = not accepted and running and most <= GROWTH_KIB and ratio < SLOWER and same and insiders == 4
-    report.add(connections=fast.strangers.begun + promised.strangers.begun, accepted=len(accepted), growth_kib=most, step_ratio=round(ratio, 4),
-               step_ratio_at_full_rate=round(fast.slowdown(), 4), step_ratio_with_attacker=round(promised.slowdown_with_attacker(), 4), steps=losses[-1][0], same_losses=same, insiders_cut=insiders, ok=ok)
+    return trial.tell(losses[-1][0], calm_run(programs, folder + "/" + kind, losses[-1][0]) == losses)
+
+
+def nodes(programs, folder, report):
+    job = Nodes(programs, folder + "/nodes", ENDLESS, settings=LARGER)
+
+    def begin(trial):
+        job.wait_until("rank 0 and its launcher's door", lambda: 0 in job.ranks() and job.ports())
+        with Strangers(job, PROMISED_RATE, SEED) as strangers:
+            strangers.besiege(changes.CROWD)
+            job.node(1)
+            job.wait_until("some steps", lambda: len(job.losses()) >= 10)
+            strangers.crowd = 0
+            strangers.watch.weigh_anew()
+            trial.ports += strangers.all_attacked()
+        strangers.judge()
+        trial.storms += [strangers.storm, strangers.siege]
+
+    return same_losses(programs, folder, job, "nodes", report, begin)
+
+
+def same_bits(job, kind, report, others):
+    trial = Trial(kind, job, report)
+    job.await_size(2)
+    wait_until("some lines", lambda: len(job.curve()) >= 10)
+    trial.attack()
+    trial.changes(others)
+    job.stops()
+    job.judge()
+    return trial.tell(job.step(), job.runs.tensors(job.name) == job.replay())
+
+
+ELASTIC = {**{name.replace(".", "__"): value for name, value in LARGER.items()}, "observe__prometheus_port": 0}
+
+
+def elastic(programs, folder, report):
+    with OneHost(programs, folder, "elastic", 2, 1, 2, flags=["--supervised", "--respawns", "1000"], steps=FOR_EVER, **ELASTIC) as job:
+        return same_bits(job, "elastic", report, {"coordinator": job.kill_coordinator})
+
+
+def hosts(programs, folder, report):
+    flags = ["--host-cool-down", "300ms", "--respawns", "1000"]
+    with Net(programs, 2) as net, TrainingHosts(net, programs, folder, "hosts", ["-H", "h1:1,h2:1"], 1, 2, flags=flags, steps=FOR_EVER, **ELASTIC) as job:
+
+        def lose_host():
+            before = job.epoch()
+            net.kill_host(2)
+            job.await_epoch_after(before)
+
+        return same_bits(job, "hosts", report, {"host": lose_host})
+
+
+def storm(programs, folder):
+    report, results = Report(), {}
+    manners(0, CORES[:2] if APART else CORES)
+    for trial in (fixed, elastic, hosts, nodes):
+        if trial.__name__ in JOBS:
+            results[trial.__name__] = trial(programs, folder, report)
+    ok = all(fine for _, _, _, fine in results.values())
+    report.add(jobs=list(results), connections=sum(made for made, _, _, _ in results.values()), accepted=sum(came for _, came, _, _ in results.values()),
+               growth_kib=max(growth for _, _, growth, _ in results.values()), ok=ok)
     assert ok, "see " + OUT

@@ -122,7 +122,7 @@ void SimCoordinator::act(const ElasticAction& action) {
   if (const auto* a = std::get_if<Seal>(&action))
     for (const Guest guest : a->guests) to_worker(guest, [s = *a](SimWorker& w) { w.on(s); });
   if (const auto* a = std::get_if<Begin>(&action)) to_worker(a->guest, [b = *a](SimWorker& w) { w.on(b); });
-  if (const auto* a = std::get_if<Release>(&action)) to_worker(a->guest, [save = a->save](SimWorker& w) { w.released(save); });
+  if (const auto* a = std::get_if<Release>(&action)) to_worker(a->guest, [r = *a](SimWorker& w) { w.released(r); });
   if (const auto* a = std::get_if<Evict>(&action)) to_worker(a->guest, [](SimWorker& w) { w.evicted(); });
   if (const auto* a = std::get_if<Refuse>(&action)) to_worker(a->guest, [](SimWorker& w) { w.evicted(); });
   if (const auto* a = std::get_if<Say>(&action)) world_.tell("| " + a->text);

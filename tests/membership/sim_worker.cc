@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "sim_coordinator.h"
 
 namespace cohort::membership {
@@ -80,7 +82,7 @@ void SimWorker::report() {
 }
 
 void SimWorker::on(const Seal& seal) {
-  if (!ballot_.heeds(seal.term, seal.epoch) || seal.epoch != ballot_.epoch() || done_) return;
+  if (goes_ || !ballot_.heeds(seal.term, seal.epoch) || seal.epoch != ballot_.epoch() || done_) return;
   const bool trains = ballot_.phase() == Ballot::Phase::open || ballot_.phase() == Ballot::Phase::prepared;
   if (!seal.urgent && trains)
     pause_wish_ = true;
@@ -89,7 +91,7 @@ void SimWorker::on(const Seal& seal) {
 }
 
 void SimWorker::on(const Begin& begin) {
-  if (begin.roster.epoch <= ballot_.epoch() || begin.term < ballot_.term()) return;
+  if (goes_ || begin.roster.epoch <= ballot_.epoch() || begin.term < ballot_.term()) return;
   roster_ = begin.roster;
   rank_ = begin.rank;
   heal_from_ = begin.heal_from;
@@ -100,7 +102,7 @@ void SimWorker::on(const Begin& begin) {
   world_.tell(fmt::format("w{} is rank {} of {} in epoch {}, settles by {}", number_, rank_.value, roster_.size(), begin.roster.epoch.value,
                           static_cast<int>(how)));
   after(world_.dice().uniform(0.001, 0.05), [this, how, epoch = ballot_.epoch()] {
-    if (epoch != ballot_.epoch()) return;
+    if (goes_ || epoch != ballot_.epoch()) return;
     if (how == Settle::heal) return ask_for_state();
     if (how == Settle::finish) apply();
     if (how == Settle::disk) {
@@ -112,6 +114,7 @@ void SimWorker::on(const Begin& begin) {
 }
 
 void SimWorker::evicted() {
+  if (goes_) return;
   world_.tell(fmt::format("w{} is evicted", number_));
   ballot_ = Ballot{};
   state_.reset();
@@ -122,9 +125,18 @@ void SimWorker::evicted() {
   if (connection_) world_.close(connection_);
 }
 
-void SimWorker::released(bool save) {
-  if (save && state_ && ballot_.epoch().value >= world_.store.fence) world_.store.newest = *state_;
-  exit("released");
+// To save takes its time. Meanwhile the heart beats, a lost connection is made again, and whatever is ordered comes too late.
+void SimWorker::released(const Release& release) {
+  if (std::exchange(goes_, true)) return;
+  if (!release.save || !state_) return exit("released");
+  if (release.finish && next_) apply();  // else it has settled meanwhile
+  after(world_.dice().uniform(0, 1), [this] {
+    if (ballot_.epoch().value >= world_.store.fence) {
+      world_.store.newest = *state_;
+      if (connection_) to_coordinator(Entrusted{connection_->guest, ballot_.epoch(), kNoRank});
+    }
+    after(world_.dice().uniform(0.001, 0.05), [this] { exit("released"); });
+  });
 }
 
 void SimWorker::exit(const char* why) {

@@ -24,7 +24,7 @@ class SimWorker {
   void on(const group::Seal& seal);
   void on(const group::Begin& begin);
   void evicted();
-  void released(bool save);
+  void released(const group::Release& release);
   void exit(const char* why);
 
   // --- the nemesis
@@ -78,6 +78,7 @@ class SimWorker {
   const int host_, number_;
   group::WorkerId id_;
   bool alive_ = true, paused_ = false, leaving_ = false, done_ = false;
+  bool goes_ = false;  // it was let go and saves, or is about to end
   std::shared_ptr<Connection> connection_;
   double alone_since_ = 0;
   std::uint64_t connects_ = 0;

@@ -60,6 +60,22 @@ def test_hosts_give_slots(tmp_path):
             plan(wrong.split())
 
 
+def test_options_of_elastic_jobs():
+    assert plan("-np 3 --min-np 2 --max-np 4 --elastic-timeout 60 --reset-limit 5 ./train".split()).run == \
+        "-n 3 --min-n 2 --max-n 4 --wait-limit 60".split()
+    assert plan("-np 3 --min-np 2 --reset-limit 5 ./train".split()).env == {"COHORT_RESET_LIMIT": "5"}
+    what = plan("-np 3 --min-num-proc 2 --blacklist-cooldown-range 10 100 ./train".split())
+    assert what.run == "-n 3 --host-cool-down 10 --min-n 2".split() and "not to 100 s" in what.notes[0]
+    # As with Horovod's launcher, a discovery script makes a job elastic, and -np is the least.
+    assert plan("-np 3 --max-np 4 --host-discovery-script ./find ./train".split()).run == \
+        "-n 3 --min-n 3 --max-n 4 --host-discovery-script ./find".split()
+    assert plan("--host-discovery-script ./find ./train".split()).run == "--host-discovery-script ./find".split()
+    for wrong, why in (("-np 2 --reset-limit 3 ./t", "--min-np"), ("-np 2 --elastic-timeout 3 ./t", "--min-np"),
+                       ("-np 2 --min-np 1 --reset-limit few ./t", "no number"), ("-np 2 --min-np 1 --blacklist-cooldown-range 1 x ./t", "no number")):
+        with pytest.raises(Refused, match=why):
+            plan(wrong.split())
+
+
 def test_options_without_effect_say_why():
     idle = [o for o in OPTIONS if o.idle]
     assert idle

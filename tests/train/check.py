@@ -2,6 +2,7 @@
 """Claims about `cohort train`: check.py <folder of programs> <claim>. Exit status 0 when the claim holds."""
 import glob
 import os
+import random
 import re
 import resource
 import shutil
@@ -142,6 +143,38 @@ def notice(runs):
     wait_until("some steps", lambda: len(runs.losses("interrupted")) > 3)
     job.send_signal(signal.SIGINT)
     assert job.wait(LIMIT) == 128 + signal.SIGINT and not runs.checkpoints("interrupted"), runs.log("interrupted")
+
+
+def early_notice(runs):
+    """SIGTERM or SIGUSR1 while ranks still start, to one of them or to the launcher: the run ends well at once, with a checkpoint from which it
+    goes on. Programs of others under `cohort run` have the signals as they would have them without."""
+    dice = random.Random(20)
+    sets = {"epochs": 4000, "checkpoint__every_epochs": 0}
+    job, start = runs.start("whole", **sets), time.monotonic()
+    wait_until("the first step", lambda: runs.losses("whole"))
+    begins = time.monotonic() - start  # after so long the first step is done
+    job.kill()
+    job.wait(LIMIT)
+    for i in range(10):
+        name, number, to_launcher = f"early{i}", (signal.SIGTERM, signal.SIGUSR1)[i % 2], i % 5 == 4
+        job, start, delay = runs.start(name, **sets), time.monotonic(), dice.uniform(0, begins)
+        try:
+            wait_until("ranks", lambda: len(workers(job.pid)) == 2)
+            time.sleep(max(0, start + delay - time.monotonic()))
+            moment = time.monotonic() - start
+            os.kill(job.pid if to_launcher else workers(job.pid)[i // 2 % 2], number)
+            status = job.wait(LIMIT)
+        finally:
+            job.kill()
+            job.wait(LIMIT)
+        said = re.findall(r"^rank .* got (\w+): the run ends after update (\d+) of \d+, saved in ", runs.log(name), re.M)
+        story = f"{signal.Signals(number).name} {moment:.2f} s of {begins:.2f} s after the start, status {status}:\n{runs.log(name)}"
+        assert status == 0 and len(said) == 1 and said[0][0] == signal.Signals(number).name, story
+        assert [int(path[-8:]) for path in runs.checkpoints(name)] == [int(said[0][1])], story
+    again = runs.train(name, checkpoint__resume="must", steps=int(said[0][1]) + 5, epochs=0)
+    assert f"goes on after update {said[0][1]}\n" in again.stdout, again.stdout
+    signals = ["grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status"]
+    assert runs.call([runs.cohort, "run", "-n", "1", "--no-prefix", "--"] + signals).stdout == runs.call(signals).stdout
 
 
 def buddies(runs):
@@ -508,6 +541,6 @@ def questions(runs):
 
 
 with tempfile.TemporaryDirectory(prefix="cohort-train-") as scratch:
-    claims = [same_bits, encrypted, stages, resume_sgd, resume_adam, notice, buddies, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
+    claims = [same_bits, encrypted, stages, resume_sgd, resume_adam, notice, early_notice, buddies, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
               questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed, flipped, slow]
     {claim.__name__: claim for claim in claims}[sys.argv[2]](Runs(sys.argv[1], scratch))

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "cohort/base/error.h"
+#include "cohort/base/heap.h"
 #include "cohort/cli/worker/resident.h"
 #include "cohort/data/loader.h"
 #include "cohort/engine/engine.h"
@@ -36,6 +37,7 @@ class Stepper {
   virtual ~Stepper() = default;
   virtual Sums step(const data::Batch& batch, std::int64_t number) = 0;
   Shares spent;
+  double computed = 0;    // seconds of the last step, to the end of backward
   bool looking = true;    // at memory, after every forward and backward: takes milliseconds
   double most_bytes = 0;  // resident, that was seen
 
@@ -58,6 +60,7 @@ class CohortStepper final : public Stepper {
   }
 
   Sums step(const data::Batch& batch, std::int64_t number) override {
+    const auto began = Clock::now();
     const nn::Tensors t = nn::tensors(batch);
     engine_.begin({.step = number, .lr = lr_});
     const nn::Loss loss = nn::loss_of(model_.forward(t.inputs), t.labels);
@@ -67,6 +70,7 @@ class CohortStepper final : public Stepper {
     loss.value.backward(weight_.fill_(1 / (ranks * labels)));  // the gradient of the mean over all ranks
     look();
     const double sum = loss.value.item<double>();
+    computed = Seconds(Clock::now() - began).count();
     const engine::Verdict verdict = engine_.finish();
     if (!verdict.committed) throw_failure(Kind::corrupt, "step {}: a gradient is not finite; try a smaller --lr", number);
     spent.wait += verdict.seconds.wait;
@@ -104,7 +108,9 @@ std::unique_ptr<torch::optim::Optimizer> torchs_own(std::vector<at::Tensor> para
 
 class UnsyncedStepper final : public Stepper {
  public:
-  UnsyncedStepper(const nn::Model& model, const StepRun& run) : model_(model), torchs_(torchs_own(model.root().parameters(), run)) {}
+  UnsyncedStepper(const nn::Model& model, const StepRun& run) : model_(model), torchs_(torchs_own(model.root().parameters(), run)) {
+    keep_freed_memory();  // as the engine does: it is a limit for that
+  }
 
   Sums step(const data::Batch& batch, std::int64_t) override {
     const nn::Tensors t = nn::tensors(batch);
@@ -185,7 +191,7 @@ std::string run_steps(const Job& job, const StepRun& run) {
   if (run.contestant != "unsynced") stepper = std::make_unique<CohortStepper>(job, model, run);
   if (run.contestant == "unsynced") stepper = std::make_unique<UnsyncedStepper>(model, run);
   std::vector<Sums> steps;
-  std::vector<double> took;  // seconds of each step in the window
+  std::vector<double> took, computed;  // seconds of each step in the window
   Clock::time_point start;
   double moved = 0;
   for (int i = 0; i < run.warm + run.steps; ++i) {
@@ -198,14 +204,16 @@ std::string run_steps(const Job& job, const StepRun& run) {
     }
     const auto began = Clock::now();
     steps.push_back(stepper->step(loader->next(Deadline::in(kPatience)), i + 1));
-    if (i >= run.warm) took.push_back(Seconds(Clock::now() - began).count());
+    if (i < run.warm) continue;
+    took.push_back(Seconds(Clock::now() - began).count());
+    computed.push_back(stepper->computed);
   }
   job.comm().barrier();
   double times[] = {Seconds(Clock::now() - start).count(), stepper->spent.comm, stepper->spent.wait, stepper->most_bytes - before,
                     (moved_bytes(job) - moved) / run.steps};
   job.comm().all_reduce({times, 5, collective::Dtype::f64}, collective::Op::average);
   const auto [first, last] = curve(job, steps);
-  const double lockstep = in_lockstep(job, took);
+  const double lockstep = in_lockstep(job, took), slowest = in_lockstep(job, computed);
   if (job.rank().value != 0) return {};
   const double samples = static_cast<double>(run.batch) * job.size() * run.steps;
   const double comm = times[1] / times[0], wait = times[2] / times[0];
@@ -218,6 +226,7 @@ std::string run_steps(const Job& job, const StepRun& run) {
                                     {"compute_share", 1 - comm - wait},
                                     {"wait_share", wait},
                                     {"comm_share", comm},
+                                    {"exposed_share", slowest > 0 ? 1 - slowest / lockstep : 0},  // after the slowest rank's backward
                                     {"moved_bytes", times[4]},
                                     {"peak_bytes", times[3]}};
   return line.dump() + "\n";

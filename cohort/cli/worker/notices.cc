@@ -32,6 +32,11 @@ std::vector<Fd> own_pipes() {
 
 }  // namespace
 
+void hold_notices() {
+  const sigset_t both = the_two();
+  if (const int error = pthread_sigmask(SIG_BLOCK, &both, nullptr); error != 0) throw_system("block SIGTERM and SIGUSR1", error);
+}
+
 Notices::Notices(Orphan orphan)
     : orphan_(orphan), launcher_(getppid()), listeners_(orphan == Orphan::ends_soon ? own_pipes() : std::vector<Fd>{}) {
   sigset_t all, before;

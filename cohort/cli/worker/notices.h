@@ -20,6 +20,10 @@ enum class Orphan {
   goes_on,    // nothing: any shell or scheduler may have started this process and left
 };
 
+// From here on a notice waits for a Notices to take it, and ends nobody. The launcher sees to that before a rank of its own begins
+// (RunOptions::notices); for one that somebody else started, the first thing a task does.
+void hold_notices();
+
 class Notices {
  public:
   explicit Notices(Orphan orphan);

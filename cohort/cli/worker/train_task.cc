@@ -72,6 +72,7 @@ int train(const TrainConfig& config) {
 }
 
 int run(int argc, char** argv) {
+  hold_notices();
   SettingsSource source;
   CLI::App app{"one rank of `cohort train`", "cohort-worker train"};
   app.add_option("config", source.file, "YAML file with settings");

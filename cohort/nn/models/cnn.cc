@@ -2,6 +2,7 @@
 // then classes.
 #include "cohort/nn/linear.h"
 #include "cohort/nn/models/layers.h"
+#include "cohort/nn/relu_pool.h"
 #include "cohort/nn/zoo.h"
 
 namespace cohort::nn {
@@ -17,8 +18,7 @@ void add_stage(Model& model, const std::string& name, std::int64_t in, std::int6
   auto stage = own(model.root(), name, torch::nn::Sequential());
   stage->push_back("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1)));
   if (auto made = make_norm(norm, out); !made.is_empty()) stage->push_back("norm", made);
-  stage->push_back("relu", torch::nn::ReLU());
-  stage->push_back("pool", torch::nn::MaxPool2d(2));
+  stage->push_back("pool", ReluPool());
   model.add(slice(name, stage, 0, stage->size()));
 }
 

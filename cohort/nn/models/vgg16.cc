@@ -4,6 +4,7 @@
 #include <array>
 
 #include "cohort/nn/models/layers.h"
+#include "cohort/nn/relu_pool.h"
 #include "cohort/nn/zoo.h"
 
 namespace cohort::nn {
@@ -27,8 +28,9 @@ void add_stages(Model& model, torch::nn::Sequential& features, std::int64_t in, 
       const std::size_t first = features->size();
       features->push_back(torch::nn::Conv2d(torch::nn::Conv2dOptions(in, kStages[s].channels, 3).padding(1)));
       if (auto made = make_norm(norm, kStages[s].channels); !made.is_empty()) features->push_back(made);
-      features->push_back(torch::nn::ReLU());
-      if (c + 1 == kStages[s].convolutions) features->push_back(torch::nn::MaxPool2d(2));
+      const bool pools = c + 1 == kStages[s].convolutions;
+      if (pools) features->push_back(torch::nn::Identity());  // the ReLU's place, for the numbers in the names of what follows
+      pools ? features->push_back(ReluPool()) : features->push_back(torch::nn::ReLU());
       model.add(slice(fmt::format("conv{}_{}", s + 1, c + 1), features, first, features->size()));
       in = kStages[s].channels;
     }

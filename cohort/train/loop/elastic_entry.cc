@@ -64,6 +64,7 @@ void ElasticTrainer::enter(const Seat::Begun& epoch) {
   set_log_rank(epoch.rank);
   session_ = std::make_unique<Session>();
   session_->roster = epoch.roster;
+  fence_ = {epoch.roster.job, epoch.roster.epoch.value};
   session_->own = job_->connect(epoch);
   session_->comm = watched(*session_->own, where_);
   auto& comm = *session_->comm;
@@ -78,7 +79,7 @@ void ElasticTrainer::enter(const Seat::Begun& epoch) {
   const auto ranks_here = static_cast<int>(std::ranges::count(members, here, &group::Member::host));
   session_->learner = std::make_unique<Learner>(comm, config_, cores, ranks_here, where_, materials_);
   const bool first = epoch.roster.epoch.value == 1;
-  session_->keeper = std::make_unique<Keeper>(comm, *session_->learner, first ? config_ : resuming(), config_text_);
+  session_->keeper = std::make_unique<Keeper>(comm, *session_->learner, first ? config_ : resuming(), config_text_, fence_);
   std::optional<std::int64_t> resumed;
   if (epoch.base)
     heal(epoch);

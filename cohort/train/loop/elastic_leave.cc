@@ -43,10 +43,10 @@ void ElasticTrainer::save_together() {
 
 // The last one that has the state leaves: a run of one rank that saves and makes no step. Without a coordinator it is one of several, who
 // have saved together unless their last step failed.
-void ElasticTrainer::save_alone() {
+void ElasticTrainer::save_alone(bool prepared_counts) {
   if (on_disk_) return;
   where_.doing("saving what nobody else has");
-  end_step_alone(true);
+  end_step_alone(prepared_counts);
   session_.reset();
   std::shared_ptr<net::Mesh> alone = std::move(net::loopback_meshes(1).front());
   session_ = std::make_unique<Session>();
@@ -59,11 +59,13 @@ void ElasticTrainer::save_alone() {
   sharded_ ? void(lay_out(*session_->comm, carried_.shards, learner)) : adopt(carried_);
   learner.scale().restore(carried_.scale, learner.scale().spec());
   learner.start_at(carried_.progress.epoch, carried_.progress.taken, carried_.step);
-  Keeper keeper(*session_->comm, learner, resuming(), config_text_);
+  Keeper keeper(*session_->comm, learner, resuming(), config_text_, fence_);
   keeper.save();
   keeper.finish();
   lost_ = !keeper.saved();
-  if (!lost_) fmt::print("saved update {} in {}\n", carried_.step, keeper.folder());
+  if (lost_) return;
+  job_->seat().entrusted(kNoRank);
+  fmt::print("saved update {} in {}\n", carried_.step, keeper.folder());
 }
 
 }  // namespace cohort

@@ -47,7 +47,7 @@ std::optional<RunSummary> ElasticTrainer::run() {
   while (true) {
     const Seat::Next next = job_->seat().next();
     if (const auto* released = std::get_if<Seat::Released>(&next)) {
-      if (released->save) save_alone();
+      if (released->save) save_alone(released->finish);
       if (lost_) throw_failure(Kind::system, "what was learned since the newest checkpoint is lost: nobody could save all of it");
       return std::nullopt;
     }

@@ -74,7 +74,7 @@ class ElasticTrainer {
   bool step();
   void end_epoch_of_data();
   void finish();
-  void save_alone();
+  void save_alone(bool prepared_counts);
   Carried carry() const;
   void adopt(const Carried& carried);
   void keep_buffers();
@@ -94,6 +94,7 @@ class ElasticTrainer {
   Materials materials_;
   std::unique_ptr<ElasticJob> job_;
   Carried carried_;
+  checkpoint::Fence fence_;           // of the epoch that was entered last
   std::unique_ptr<Session> session_;  // stays after its epoch is over, until the next one says what becomes of the step under way
   std::vector<at::Tensor> buffers_;   // before the step under way: statistics move in forward
   bool change_ = false;               // the last vote carried a wish

@@ -60,19 +60,20 @@ struct Keeper::Errand {
   }
 };
 
-Keeper::Keeper(collective::Communicator& comm, Learner& learner, const TrainConfig& config, std::string config_text)
+Keeper::Keeper(collective::Communicator& comm, Learner& learner, const TrainConfig& config, std::string config_text, checkpoint::Fence mine)
     : comm_(comm),
       learner_(learner),
       config_(config),
       config_text_(std::move(config_text)),
       folder_(run_folder(config) + "/checkpoints"),
+      mine_(std::move(mine)),
       sharded_(learner.engine().shards_state()),
       in_pieces_(sharded_parameters(comm, learner)),
       errand_(std::make_shared<Errand>()) {
   together(comm, "folder of checkpoints", [&] {
     if (comm.rank().value == 0) {
       if (config.checkpoint.resume == "never") set_aside(folder_);
-      store_ = std::make_unique<checkpoint::Store>(folder_, checkpoint::StoreOptions{.keep = config.checkpoint.keep});
+      store_ = std::make_unique<checkpoint::Store>(folder_, checkpoint::StoreOptions{.keep = config.checkpoint.keep, .fence = mine_});
     }
     if (sharded_)
       writer_ = std::make_unique<checkpoint::Writer>(save_with_others(),
@@ -95,6 +96,7 @@ checkpoint::Writer::Save Keeper::save_with_others() const {
 }
 
 void Keeper::find(std::span<std::int64_t> where) {
+  if (!mine_.job.empty()) checkpoint::raise_fence(folder_, mine_);
   const auto newest = store_->newest();
   for (const auto& refused : newest.refused)
     log_error("checkpoint {} is damaged and was passed over: {}", refused.path, refused.error.what);

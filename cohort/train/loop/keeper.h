@@ -20,7 +20,8 @@ class Workshop;
 
 class Keeper {
  public:
-  Keeper(collective::Communicator& comm, Learner& learner, const TrainConfig& config, std::string config_text);
+  // mine: of an elastic job, which epoch saves; restore() keeps those of earlier ones from doing so (checkpoint/fence.h).
+  Keeper(collective::Communicator& comm, Learner& learner, const TrainConfig& config, std::string config_text, checkpoint::Fence mine = {});
 
   // The step it went on from. Loud about damaged checkpoints that it passed over. On every rank, the same answer.
   std::optional<std::int64_t> restore();
@@ -52,6 +53,7 @@ class Keeper {
   Learner& learner_;
   const TrainConfig config_;
   const std::string config_text_, folder_;
+  const checkpoint::Fence mine_;
   const bool sharded_;                          // every rank has a part in every save
   const std::set<std::string> in_pieces_;       // parameters of which no rank holds all
   const std::shared_ptr<Errand> errand_;        // the save in flight, shared with the thread that writes

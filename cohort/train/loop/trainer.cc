@@ -122,10 +122,10 @@ void Trainer::train_epoch(Chronicle& chronicle, Keeper& keeper, Evaluation& test
     if (!ended) keeper.save_if_due(false);
   }
   chronicle.epoch_ends(learner_->step());
-  if (leaves_) {  // first of all: there may be little time
+  if (leaves_) {  // at once: there may be little time
     save_and_wait(keeper);
     chronicle.say(leaving_text(keeper.saved()));
-    if (learner_->position().epoch == epoch) return;
+    return;  // nor is an epoch evaluated that ends here: who was told to go goes
   }
   test = learner_->evaluate();
   chronicle.evaluated(test, learner_->step(), epoch + 1);

@@ -58,7 +58,7 @@ TEST(TrainerLeave, EndsAfterTheNextStepWithACheckpointOfItFromWhichTheSameBitsFo
     EXPECT_TRUE(left.summary.left && left.summary.saved) << told;
     EXPECT_EQ(left.summary.steps, told + 1);
     EXPECT_TRUE(std::filesystem::exists(fmt::format("{}/checkpoints/step-{:08}", here, told + 1)));
-    EXPECT_EQ(left.summary.test.samples > 0, told + 1 >= kStepsPerEpoch) << "an epoch that ended was evaluated, and nothing else";
+    EXPECT_EQ(left.summary.test.samples > 0, told + 1 > kStepsPerEpoch) << "nothing is evaluated by who was told to leave";
     const Ran again = run(here, -1);
     EXPECT_FALSE(again.summary.left);
     EXPECT_EQ(again.summary.steps, kSteps);

@@ -15,7 +15,7 @@ import warnings
 
 import torch
 
-from cohort import _core
+from cohort import _core, membership
 from cohort.exceptions import HorovodInternalError
 from cohort.torch import process_sets as _sets
 from cohort.torch.process_sets import ProcessSet, global_process_set
@@ -32,7 +32,7 @@ Product = 5
 
 
 def init(comm=None, process_sets=None):
-    """Meets the other ranks of the job. Does nothing when this process is a rank already.
+    """Meets the other ranks of the job. Does nothing when this process is a rank already. In an elastic job it waits until it is let in.
 
     comm: a list of ranks of the job (or an mpi4py communicator) that are the world of this init; default: all.
     process_sets: a list of ProcessSet, alike on every rank; or "dynamic", see add_process_set.
@@ -46,7 +46,7 @@ def init(comm=None, process_sets=None):
         raise ValueError(f"process_sets={process_sets!r}: give a list of ProcessSet, or 'dynamic'")
     process_sets = [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in process_sets or []]
     ranks = [] if comm is None else _sets._ranks_of(comm)
-    _core.init(ranks, [s.ranks for s in process_sets], **_settings())
+    membership.meet(lambda: _core.init(ranks, [s.ranks for s in process_sets], **_settings()))
     _sets._settle(process_sets, dynamic)
     atexit.register(shutdown)
     if os.environ.get("HOROVOD_TIMELINE", "DYNAMIC") not in ("", "DYNAMIC"):  # DYNAMIC: the script calls start_timeline itself

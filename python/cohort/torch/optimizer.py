@@ -20,6 +20,11 @@ from cohort.torch.mpi_ops import Adasum, Average, size
 from cohort.torch.process_sets import ProcessSet, global_process_set
 
 
+def _may_grow():
+    """In an elastic job one rank may be several later."""
+    return os.environ.get("HOROVOD_ELASTIC") == "1"
+
+
 class _ReducingOptimizer:
     """What is mixed into the user's class: `_reducer` carries gradients, the user's own step() uses them."""
 
@@ -28,7 +33,7 @@ class _ReducingOptimizer:
         self._reducer = GradientReducer(names, parameters, **options)
         self._synchronized = False
         self._should_synchronize = True
-        if options["process_set"].included() and (size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1"):
+        if options["process_set"].included() and (size() > 1 or _may_grow()):
             self._reducer.listen()
 
     @property
@@ -160,7 +165,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
     parameters = list(dict.fromkeys(p for group in optimizer.param_groups for p in group["params"] if p.requires_grad))
     options = dict(compression=compression, passes=backward_passes_per_step, op=op, predivide=gradient_predivide_factor,
                    groups=_groups_of(groups, num_groups, parameters), sparse_as_dense=sparse_as_dense, process_set=process_set)
-    mixin = AdasumOptimizer if op == Adasum and size() > 1 else _ReducingOptimizer
+    mixin = AdasumOptimizer if op == Adasum and (size() > 1 or _may_grow()) else _ReducingOptimizer
     base = type(optimizer)
     wrapped = object.__new__(type(base.__name__, (mixin, base), {"__doc__": base.__doc__, "__module__": base.__module__}))
     wrapped.__dict__.update(optimizer.__dict__)  # the same groups, state and hooks

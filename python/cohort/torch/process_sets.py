@@ -8,10 +8,13 @@
 With hvd.init(process_sets="dynamic") or HOROVOD_DYNAMIC_PROCESS_SETS=1 sets come and go at run time by add_process_set and
 remove_process_set, which every rank of the job calls alike. Operations of different sets never wait for each other.
 """
+import warnings
+
 from cohort import _core
 
 _registered = {}  # id: ProcessSet, while the engine knows it
 _given = []  # to init, some of them perhaps more than once
+_added = []  # by add_process_set, in this order; also those that have no place among the ranks of the moment
 _dynamic = False
 
 
@@ -75,9 +78,33 @@ def _settle(process_sets, dynamic):
     _registered[0] = global_process_set
     numbers = {tuple(ranks): number for number, ranks in _core.sets().items()}
     for process_set in process_sets:
-        process_set.process_set_id = numbers[tuple(sorted(process_set.ranks))]
-        _registered.setdefault(process_set.process_set_id, process_set)
+        process_set.process_set_id = numbers.get(tuple(sorted(process_set.ranks)))
         _given.append(process_set)
+        if dynamic and all(s.ranks != process_set.ranks for s in _added):
+            _added.append(process_set)
+        if process_set.process_set_id is None:  # of ranks that an elastic job has not got now
+            _warn_of(process_set)
+        else:
+            _registered.setdefault(process_set.process_set_id, process_set)
+
+
+def _kept():
+    """The sets to have again after a reset, in an order that a newcomer has too: that of its init()."""
+    return list(_added if _dynamic else _given)
+
+
+def _add_again(process_sets):
+    """After a reset, on every rank alike. All of them are kept, whoever is lost meanwhile."""
+    _added[:] = process_sets
+    for process_set in process_sets:
+        if process_set.ranks[-1] < _core.size():
+            add_process_set(process_set)
+        else:
+            _warn_of(process_set)
+
+
+def _warn_of(process_set):
+    warnings.warn(f"process set {process_set.ranks} has no place among {_core.size()} ranks; it is there again when there are more")
 
 
 def _forget():
@@ -87,6 +114,7 @@ def _forget():
             process_set.process_set_id = None
     _registered.clear()
     _given.clear()
+    _added.clear()
     global_process_set.ranks = None
 
 
@@ -108,12 +136,16 @@ def add_process_set(process_set):
         raise ValueError(f"{process_set} is registered already")
     process_set.process_set_id = _core.add_set(process_set.ranks)
     _registered[process_set.process_set_id] = process_set
+    if process_set not in _added:
+        _added.append(process_set)
     return process_set
 
 
 def remove_process_set(process_set):
     """Takes back what add_process_set did; every rank of the job calls it, alike. False when there is no such set, or it is the global one."""
     _need_dynamic("remove_process_set")
+    if process_set in _added:
+        _added.remove(process_set)
     if process_set is global_process_set or process_set.process_set_id is None:
         return False
     removed = _core.remove_set(process_set.process_set_id)

@@ -1,4 +1,4 @@
-"""Elastic training with PyTorch: `run`, `TorchState`, `ElasticSampler`. See cohort.elastic for what is recovered from and what is not."""
+"""Elastic training with PyTorch: `run`, `TorchState`, `ElasticSampler`. See cohort.elastic for what is recovered from, and how."""
 from cohort.elastic import HostUpdateResult, ObjectState as _ObjectState, State, run_fn
 from cohort.torch.elastic.sampler import ElasticSampler
 from cohort.torch.elastic.state import TorchState
@@ -18,11 +18,11 @@ class ObjectState(_ObjectState):
 
 def reset():
     """The ranks leave and meet again, with the process sets they had."""
-    kept, dynamic = [s for number, s in sorted(_sets._registered.items()) if number != 0], _sets._dynamic
+    kept, dynamic = _sets._kept(), _sets._dynamic
     shutdown()
     init(process_sets="dynamic" if dynamic else kept)
-    for process_set in kept if dynamic else []:
-        _sets.add_process_set(process_set)
+    if dynamic:
+        _sets._add_again(kept)
 
 
 def run(func):

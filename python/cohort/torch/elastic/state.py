@@ -8,6 +8,7 @@ import copy
 import torch
 
 from cohort.elastic import ObjectState
+from cohort.exceptions import HorovodInternalError
 from cohort.torch.elastic.sampler import ElasticSampler
 from cohort.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from cohort.torch.mpi_ops import rank
@@ -127,9 +128,16 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self):
-        for handler in self._handlers.values():
-            handler.sync()
-        super().sync()
+        """Half a sync would leave values of two different moments behind: after a failure all that was saved before counts."""
+        before = [(handler, dict(vars(handler))) for handler in self._handlers.values()]
+        try:
+            for handler in self._handlers.values():
+                handler.sync()
+            super().sync()
+        except HorovodInternalError:
+            for handler, kept in before:
+                vars(handler).update(kept)
+            raise
 
     def reset(self):
         """Samplers share out what is left of the epoch among the ranks there are now."""

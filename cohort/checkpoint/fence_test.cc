@@ -1,0 +1,79 @@
+#include "cohort/checkpoint/fence.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <future>
+
+#include "cohort/base/failure_of.h"
+#include "cohort/base/file.h"
+#include "cohort/checkpoint/samples.h"
+#include "cohort/checkpoint/store.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+
+bool passes(const std::string& folder, const Fence& mine) {
+  try {
+    const Passage passage(folder, mine);
+    return true;
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.kind(), Kind::aborted);
+    return false;
+  }
+}
+
+TEST(Fence, KeepsOutWhoIsOfAnEarlierEpochOrAnotherJob) {
+  const TempDir dir;
+  EXPECT_TRUE(passes(dir.path(), {"a", 1})) << "never raised";
+  raise_fence(dir.path(), {"a", 3});
+  EXPECT_FALSE(passes(dir.path(), {"a", 2}));
+  EXPECT_TRUE(passes(dir.path(), {"a", 3}));
+  EXPECT_TRUE(passes(dir.path(), {"a", 4}));
+  EXPECT_FALSE(passes(dir.path(), {"b", 4}));
+  EXPECT_TRUE(passes(dir.path(), {})) << "who is in no elastic job asks nobody";
+  raise_fence(dir.path(), {"b", 1});
+  EXPECT_FALSE(passes(dir.path(), {"a", 9}));
+  EXPECT_TRUE(passes(dir.path(), {"b", 1}));
+}
+
+TEST(Fence, OneThatWasTornIsNone) {
+  const TempDir dir;
+  for (const char* text : {"", "3", "3 ", "3 job", "x job\n"}) {
+    std::ofstream(dir.file(".fence")) << text;
+    EXPECT_TRUE(passes(dir.path(), {"a", 1})) << '"' << text << '"';
+  }
+}
+
+TEST(Fence, IsNotRaisedWhileSomebodyPasses) {
+  const TempDir dir;
+  auto passage = std::make_unique<Passage>(dir.path(), Fence{"a", 1});
+  auto raised = std::async(std::launch::async, [&] { raise_fence(dir.path(), {"a", 2}); });
+  EXPECT_EQ(raised.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  passage.reset();
+  raised.get();
+  EXPECT_FALSE(passes(dir.path(), {"a", 1}));
+}
+
+TEST(Fence, ASaveOfAnEarlierEpochLeavesNothing) {
+  const TempDir dir;
+  const Store old(dir.path(), {.fence = {"a", 1}}), now(dir.path(), {.fence = {"a", 2}});
+  const auto save = [](const Store& store, std::int64_t step) {
+    const SampleCheckpoint sample(step);
+    store.save(sample.manifest, sample.files);
+  };
+  save(old, 10);
+  raise_fence(dir.path(), {"a", 2});
+  const auto error = failure_of([&] { save(old, 20); });
+  EXPECT_EQ(error.kind, Kind::aborted);
+  EXPECT_THAT(error.what, HasSubstr("taken for lost"));
+  EXPECT_EQ(now.newest().checkpoint->manifest.step, 10);
+  save(now, 11);
+  EXPECT_EQ(now.list().size(), 2U);
+}
+
+}  // namespace
+}  // namespace cohort::checkpoint
