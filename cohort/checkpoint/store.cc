@@ -42,7 +42,7 @@ std::string what_is_left(const Store& store) {
 
 }  // namespace
 
-Store::Store(std::string folder, StoreOptions options) : folder_(std::move(folder)), options_(options) {
+Store::Store(std::string folder, StoreOptions options) : folder_(std::move(folder)), options_(std::move(options)) {
   if (options_.keep < 1) throw_failure(Kind::usage, "checkpoints: keep={} would keep none; at least 1", options_.keep);
   while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
   if (folder_.empty()) throw_failure(Kind::usage, "checkpoints: no folder given");

@@ -20,8 +20,8 @@ struct FaultyWithoutFaults {
 struct FaultyWithDelays {
   static Meshes make(int ranks) { return faulty_meshes(ranks, {.seed = 1, .delay = 0.05, .delay_span = 1ms}); }
 };
-INSTANTIATE_TYPED_TEST_SUITE_P(FaultyWithoutFaults, Conformance, FaultyWithoutFaults);
-INSTANTIATE_TYPED_TEST_SUITE_P(FaultyWithDelays, Conformance, FaultyWithDelays);
+INSTANTIATE_TEST_SUITE_P(FaultyWithoutFaults, Conformance, testing::Values(Factory{FaultyWithoutFaults::make}));
+INSTANTIATE_TEST_SUITE_P(FaultyWithDelays, Conformance, testing::Values(Factory{FaultyWithDelays::make}));
 
 TEST(Faulty, DecidesBySeedLinkAndNumberAlone) {
   const FaultPlan plan{.seed = 42, .delay = 0.5, .drop = 0.25, .corrupt = 0.125};

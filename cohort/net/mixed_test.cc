@@ -21,8 +21,8 @@ struct Alternating {
     return mixed_meshes(hosts, Epoch{7});
   }
 };
-INSTANTIATE_TYPED_TEST_SUITE_P(MixedPairs, Conformance, Pairs);
-INSTANTIATE_TYPED_TEST_SUITE_P(MixedAlternating, Conformance, Alternating);
+INSTANTIATE_TEST_SUITE_P(MixedPairs, Conformance, testing::Values(Factory{Pairs::make}));
+INSTANTIATE_TEST_SUITE_P(MixedAlternating, Conformance, testing::Values(Factory{Alternating::make}));
 
 TEST(MixedMesh, CarriesManySizesBetweenAllPairsInOddSplits) {
   const std::vector<std::vector<int>> splits{{0, 0, 1}, {0, 0, 0, 1, 1}, {0, 1, 2, 2}, {0, 0, 0, 0, 1, 1, 1, 1, 2}, {2, 0, 1, 0, 2}};

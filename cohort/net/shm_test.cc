@@ -55,9 +55,9 @@ struct ShmWithWires {
     return meshes;
   }
 };
-INSTANTIATE_TYPED_TEST_SUITE_P(Shm, Conformance, Shm);
-INSTANTIATE_TYPED_TEST_SUITE_P(ShmSmallRings, Conformance, ShmSmallRings);
-INSTANTIATE_TYPED_TEST_SUITE_P(ShmWithWires, Conformance, ShmWithWires);
+INSTANTIATE_TEST_SUITE_P(Shm, Conformance, testing::Values(Factory{Shm::make}));
+INSTANTIATE_TEST_SUITE_P(ShmSmallRings, Conformance, testing::Values(Factory{ShmSmallRings::make}));
+INSTANTIATE_TEST_SUITE_P(ShmWithWires, Conformance, testing::Values(Factory{ShmWithWires::make}));
 
 TEST(Shm, SaysWhatItIs) {
   const auto meshes = shm_meshes(2, Epoch{7});

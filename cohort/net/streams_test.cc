@@ -19,9 +19,9 @@ struct FourStreams {
 struct FarStreams {  // as between hosts
   static Meshes make(int ranks) { return tcp_meshes(ranks, {}, "auto", true, false, 3); }
 };
-INSTANTIATE_TYPED_TEST_SUITE_P(TwoStreams, Conformance, TwoStreams);
-INSTANTIATE_TYPED_TEST_SUITE_P(FourStreams, Conformance, FourStreams);
-INSTANTIATE_TYPED_TEST_SUITE_P(FarStreams, Conformance, FarStreams);
+INSTANTIATE_TEST_SUITE_P(TwoStreams, Conformance, testing::Values(Factory{TwoStreams::make}));
+INSTANTIATE_TEST_SUITE_P(FourStreams, Conformance, testing::Values(Factory{FourStreams::make}));
+INSTANTIATE_TEST_SUITE_P(FarStreams, Conformance, testing::Values(Factory{FarStreams::make}));
 
 Tag lane(std::uint32_t number) { return {1, kCollectiveTags + number}; }
 

@@ -17,11 +17,11 @@ using testing::HasSubstr;
 struct TlsTcp {
   static Meshes make(int ranks) { return tcp_meshes(ranks, {}, "auto", false, true); }
 };
-INSTANTIATE_TYPED_TEST_SUITE_P(TlsTcp, Conformance, TlsTcp);
+INSTANTIATE_TEST_SUITE_P(TlsTcp, Conformance, testing::Values(Factory{TlsTcp::make}));
 struct TlsStreams {
   static Meshes make(int ranks) { return tcp_meshes(ranks, {}, "auto", false, true, 3); }
 };
-INSTANTIATE_TYPED_TEST_SUITE_P(TlsStreams, Conformance, TlsStreams);
+INSTANTIATE_TEST_SUITE_P(TlsStreams, Conformance, testing::Values(Factory{TlsStreams::make}));
 
 Hello hello(int rank) { return {"t", Epoch{}, Rank{rank}, Role::worker}; }
 

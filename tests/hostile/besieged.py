@@ -181,5 +181,5 @@ class Strangers(threading.Thread):
         accepted = self.storm.accepted + self.siege.accepted
         assert not accepted, f"accepted {len(accepted)}: {accepted[:5]}"
         assert self.watch.growth <= GROWTH_KIB, f"a process grew by {self.watch.growth} KiB"
-        assert self.storm.begun >= len(self.watch.seen) > 0
+        assert self.storm.begun >= len(self.watch.seen) > 2 * self.watch.fleeting(), f"{self.watch.fleeting()} of {len(self.watch.seen)} were not attacked"
         assert self.job.tls or self.storm.refused > 0, "nobody who holds the secret was told that this is another job or epoch"

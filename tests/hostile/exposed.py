@@ -160,6 +160,9 @@ class Watch:
                 self.growth = max(self.growth, size - self.before.setdefault(pid, size))
 
     def missed(self):
-        """Ports of the job, those of now included, that no stranger has come to."""
-        known = dict(self.seen)
-        return [port for port, target in known.items() if not target.visits] + [port for port in self.job.listening() if port not in known]
+        """Ports on which the job listens now and to which no stranger has come."""
+        return [port for port in self.job.listening() if port not in self.seen or not self.seen[port].visits]
+
+    def fleeting(self):
+        """How many were closed again before anybody who was sent there arrived: ranks that met in a moment."""
+        return sum(not target.visits for target in list(self.seen.values()))

@@ -107,7 +107,7 @@ Call Kernels::look(const c10::OperatorHandle& op, const torch::jit::Stack& argum
   Call call;
   const bool timed = clocked_ && !device_;
   if (timed || !shapes_alone(op, arguments, call.results)) {
-    const torch::jit::Stack operands = made_up(op.schema().name(), arguments);
+    const torch::jit::Stack operands = made_up(op.schema().name(), arguments, timed ? Contents::usual : Contents::any);
     torch::jit::Stack results = operands;
     {
       const nn::Meter meter;
@@ -130,7 +130,7 @@ void Kernels::look_again(std::size_t working_set) {
   std::vector<float> elsewhere(std::min(working_set, kLargestSweep) / sizeof(float));
   for (auto& [key, call] : calls_) {
     if (!call.op) continue;
-    const double seconds = usual_of(*call.op, made_up(call.op->schema().name(), call.arguments), elsewhere);
+    const double seconds = usual_of(*call.op, made_up(call.op->schema().name(), call.arguments, Contents::usual), elsewhere);
     call.seconds = call.cold ? std::min(call.seconds, seconds) : seconds;
     call.cold = true;
   }

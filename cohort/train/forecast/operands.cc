@@ -77,12 +77,13 @@ at::Tensor indices(const at::Tensor& like, std::int64_t bound) {
 
 }  // namespace
 
-torch::jit::Stack made_up(const std::string& name, const torch::jit::Stack& arguments) {
+torch::jit::Stack made_up(const std::string& name, const torch::jit::Stack& arguments, Contents contents) {
   const std::int64_t bound = bound_of(name, arguments);
   return changed(arguments, [&](const at::Tensor& t) {
     const bool floating = at::isFloatingType(t.scalar_type());
     if (!is_phantom(t) && !t.is_meta() && (floating || bound <= 1)) return t;
     if (!floating && t.scalar_type() == at::kLong) return indices(t, bound);
+    if (floating && contents == Contents::any) return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU));
     return floating ? numbers(t) : solid(t, 1);
   });
 }
