@@ -250,6 +250,10 @@ TEST(Door, SendsNobodyAwayWhomItCanHear) {
   EXPECT_TRUE(std::all_of(strangers.begin(), strangers.end(), is_open));
 }
 
+void say(const Fd& to, ConstBytes words) {
+  ASSERT_EQ(::send(to.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
+}
+
 // What he was told, without waiting.
 bool got_opening(const Fd& fd) {
   std::array<std::byte, Handshake::kOpening> opening;
@@ -265,8 +269,8 @@ TEST(Door, StrangersGiveWayBeforeWhomTheirFirstBytesVouchFor) {
   const Fd slow = raw_connection(listener.address), liar = raw_connection(listener.address);
   const auto behind = crowd(listener.address, 2 * Door::kStrangers);
   const Handshake words(Handshake::Side::dialer, secret, hello(1)), other(Handshake::Side::dialer, Secret::random(), hello(1));
-  ASSERT_EQ(::send(slow.get(), words.to_send().data(), words.to_send().size(), 0), 40);
-  ASSERT_EQ(::send(liar.get(), other.to_send().data(), other.to_send().size(), 0), 40);
+  say(slow, words.to_send());
+  say(liar, other.to_send());
   const Deadline limit = Deadline::in(20s * slowdown());
   bool slow_heard = false, liar_heard = false;
   while (std::any_of(before.begin(), before.end(), is_open) || is_open(liar)) {
@@ -289,7 +293,7 @@ TEST(Door, HearsWhatWasSaidWhileItsOwnerWasAway) {
   const auto others = crowd(listener.address, Door::kStrangers - 1);
   for (int turn = 0; turn < 8; ++turn) EXPECT_FALSE(door.advance());
   const Handshake words(Handshake::Side::dialer, secret, hello(1));
-  ASSERT_EQ(::send(first.get(), words.to_send().data(), words.to_send().size(), 0), 40);
+  say(first, words.to_send());
   const auto behind = crowd(listener.address, 8);
   poll(nullptr, 0, Deadline::in(1.5 * Door::kGlance).left_ms());
   EXPECT_FALSE(door.advance());
@@ -332,10 +336,6 @@ TEST(Door, GivesUpAStrangerForWantOfDescriptors) {
   EXPECT_LT(processor_time() - spent, 0.4 * slowdown() * Door::kGlance) << "it sleeps until somebody gives way";
   setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_THAT(door.counts().last_refusal, HasSubstr("Too many open files"));
-}
-
-void say(const Fd& to, ConstBytes words) {
-  ASSERT_EQ(::send(to.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
 }
 
 // Who repeats what he overheard is heard no longer than any stranger.
@@ -390,7 +390,7 @@ TEST(Door, StrangersWhoComeOneByOneAreMetAFewAtATime) {
     std::vector<Fd> here;
     for (std::size_t i = 0; i < kCallers; ++i) {
       here.push_back(raw_connection(listener.address));
-      EXPECT_EQ(::send(here.back().get(), "GET / HTTP/1.1\r\n", 16, MSG_NOSIGNAL), 16);
+      say(here.back(), as_bytes("GET / HTTP/1.1\r\n"));
       poll(nullptr, 0, 1);
     }
     return here;
