@@ -45,6 +45,15 @@ function(cohort_module name)
   cohort_link_package()
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   add_library(cohort_${name} MODULE ${sources})
+  # Files are compiled four at a time where that proves no header less (CohortChecks.cmake): those without a header of their own.
+  set_target_properties(cohort_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+  target_compile_options(cohort_${name} PRIVATE -Wno-subobject-linkage)  # g++ takes an included .cc for a header
+  foreach(file ${sources})
+    string(REGEX REPLACE "\\.cc$" ".h" header ${file})
+    if(EXISTS ${header})
+      set_source_files_properties(${file} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
   target_include_directories(cohort_${name} PRIVATE ${PROJECT_SOURCE_DIR} ${COHORT_GENERATED_DIR})
   # torch's pybind11 in front of any other on this machine; all of torch's headers stay behind the system's (FindCohortTorch.cmake).
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/torch_pybind11)

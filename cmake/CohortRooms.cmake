@@ -99,6 +99,8 @@ endfunction()
 #
 #       extern const AllReduce row_ring{.name = "ring", .about = "...", .run = run};
 #
+# In a room that includes all of torch several files are compiled as one: what is in their anonymous namespaces has the word in its name.
+#
 # By convention the row's type is the family in CamelCase (AllReduce), declared in cohort/<room>/<family>.h, and the row is row_<word>.
 # Where that does not fit:  cohort_variants(all_reduce ROW AllReduce HEADER cohort/collective/all_reduce.h PREFIX row_ WORDS ring tree)
 # (a second family of the same room that shares words with the first needs its own PREFIX).
@@ -137,8 +139,6 @@ function(cohort_variants family)
       message(FATAL_ERROR "cohort_variants(${family} ... ${word} ...): ${file}.cc is missing; a variant is one file, one word, one test")
     endif()
     target_sources(cohort_${room} PRIVATE ${file}.cc)
-    # rows name their functions alike: each stays a file of its own where others are compiled together
-    set_source_files_properties(${file}.cc TARGET_DIRECTORY cohort_${room} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     if(${file}_test.cc IN_LIST present)
       cohort_room_tests(${room} ${file}_test.cc)
     else()  # work in progress may build, but does not pass

@@ -74,6 +74,7 @@ void Outflow::gather(Item& item, Parts& parts) {
   if (item.lent && !last) parts.flags = MSG_MORE;  // more follows at once: what is left of a packet need not travel alone
   if (fly) parts.flags = MSG_ZEROCOPY;
   if (fly || parts.lend) return;
+  if (item.lent && last && queue_.size() > 1) parts.flags = MSG_MORE;  // the next message follows at once and takes the stamp along
   parts.stamp = good_stamp(item.check);
   parts.add(ConstBytes(parts.stamp).subspan(at.inside > at.length ? at.inside - at.length : 0));
 }

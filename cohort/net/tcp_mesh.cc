@@ -13,7 +13,7 @@
 namespace cohort::net {
 namespace {
 
-constexpr std::size_t kManyPeers = 4;  // from here on one poll() is cheaper than a read that finds nothing on every socket
+constexpr std::size_t kManyPeers = 3;  // from here on one poll() is cheaper than a read that finds nothing on every socket
 
 // How long a large message of a collective waits in the socket for its receive, before it is taken in and copied twice. Behind one may lie
 // the news that its sender died or aborted, which must not wait for ever.

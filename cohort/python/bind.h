@@ -1,12 +1,15 @@
 // What the module _core is made of: each function adds one part of the package to it.
 // Threads: called once, at import, with the GIL. To add a part: a bind_*.cc, a line here, a call in module.cc, its lines in _core.pyi.
 #pragma once
+#include "cohort/base/deadline.h"
 
 namespace pybind11 {
 class module_;
 }
 
 namespace cohort::python {
+
+inline constexpr Seconds kLookUp{0.05};  // how long Control-C may have to wait
 
 void bind_errors(pybind11::module_& m);         // Failure becomes ValueError or HorovodInternalError
 void bind_engine(pybind11::module_& m);         // what cohort.torch stands on

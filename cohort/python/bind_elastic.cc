@@ -9,8 +9,6 @@ namespace py = pybind11;
 namespace cohort::python {
 namespace {
 
-constexpr Seconds kLookUp{0.05};  // how long Control-C may have to wait
-
 // Waits without the GIL, looking for signals now and then. "" where the job has a fixed number of ranks.
 std::string next_epoch() {
   for (;;) {

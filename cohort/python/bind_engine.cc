@@ -9,7 +9,6 @@ namespace cohort::python {
 namespace {
 
 using Splits = std::optional<std::vector<std::int64_t>>;
-constexpr Seconds kLookUp{0.05};  // how long Control-C may have to wait
 
 // Whatever an operation ends with is no error of an argument: ranks that disagree cannot know which of them is wrong.
 std::optional<Landing> taken(HandleId id) {

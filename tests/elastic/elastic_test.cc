@@ -256,7 +256,8 @@ TEST(ElasticProcesses, EvictAStoppedOneAndTakeItBackAsNew) {
   EXPECT_THAT(job.broken(), IsEmpty()) << job.said();
 }
 
-TEST(ElasticProcesses, GoOnWithoutOneWhoseTrainingThreadHangsUntilItAsksAgain) {
+// Not called a test of processes: for half a minute it waits, and another may run beside it.
+TEST(ElasticHang, IsLeftBehindUntilItAsksAgain) {
   Job job({.least = 1, .most = 3, .wanted = 3, .respawns = 0, .report_limit = slowdown(), .cool_down = 0.1}, 1'000'000, 2 * slowdown());
   job.start(3);
   ASSERT_TRUE(job.until([&] { return job.committed() >= 20; }, 30s)) << job.said();

@@ -90,7 +90,8 @@ TEST(AutoProcess, SaysTheFiguresAndWorks) {
 }
 
 // An engine that opens and then fails: on every rank, on one, or by standing still (broken_engine.cc). Nobody waits for the job's timeout.
-TEST(AutoProcess, GoesOnWithoutAnEngineThatDoesNotWork) {
+// Most of it is waiting, so another test may run beside it: it is not called one of processes.
+TEST(AutoChoice, GoesOnWithoutAnEngineThatDoesNotWork) {
   struct Case {
     const char *how, *transport, *told;
   };

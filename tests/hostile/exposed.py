@@ -14,6 +14,7 @@ import handshake
 
 LISTENING, ACCEPTS = "0A", 0x10000  # states in /proc/net/tcp and /proc/net/unix
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}
+NOT_OURS = "@cuda-uvmfd-"  # the CUDA driver keeps such a socket in every process that looks for a GPU
 BABY_S = 1.0  # a process so young is still taking its memory
 
 Port = collections.namedtuple("Port", "space host number")
@@ -76,12 +77,12 @@ def listening(pids):
             continue
         if space not in tables:
             tcp = {c[9]: c[1] for t in ("tcp", "tcp6") for c in rows(pid, t) if c[3] == LISTENING}
-            other = {c[9] for t in ("udp", "udp6", "raw", "raw6") for c in rows(pid, t)}
-            other |= {c[6] for c in rows(pid, "unix") if int(c[3], 16) & ACCEPTS}
+            other = {c[9]: f"{t} {c[1]}" for t in ("udp", "udp6", "raw", "raw6") for c in rows(pid, t)}
+            other |= {c[6]: " ".join(["unix", *c[7:]]) for c in rows(pid, "unix") if int(c[3], 16) & ACCEPTS and not c[-1].startswith(NOT_OURS)}
             tables[space] = tcp, other
         tcp, other = tables[space]
         for inode in sockets(pid):
-            assert inode not in other, f"process {pid} can be reached in a way that nobody attacks (socket {inode})"
+            assert inode not in other, f"process {pid} can be reached in a way that nobody attacks ({other[inode]})"
             if inode in tcp:
                 host, number = tcp[inode].split(":")
                 found[Port(space, host_of(host), int(number, 16))] = pid

@@ -25,7 +25,7 @@
 namespace cohort::cli::worker {
 namespace {
 
-struct Wanted {
+struct MemoryWanted {
   std::string model, rule, out;
   int stage = 0, steps = 3, batch = 1;
 };
@@ -40,7 +40,7 @@ std::string shallow(const std::string& model) {
   return spec.to_string();
 }
 
-TrainConfig config_of(const Wanted& w, const std::string& model, const nn::Input& input) {
+TrainConfig config_of(const MemoryWanted& w, const std::string& model, const nn::Input& input) {
   TrainConfig config;
   config.model = model;
   if (!input.tokens()) throw_failure(Kind::usage, "model '{}' reads pictures: memory is measured with a model that reads tokens", model);
@@ -65,7 +65,7 @@ double settled_pss(const Job& job) {
 }
 
 // fp32: 4 bytes a parameter, a gradient and each state of the rule, shared out by the stage; and what is on its way.
-std::array<double, kMemoryClasses> formulas(const Wanted& w, Learner& learner, int ranks) {
+std::array<double, kMemoryClasses> formulas(const MemoryWanted& w, Learner& learner, int ranks) {
   const double states = static_cast<double>(learner.engine().rule()->state_names().size());
   plan::Traffic traffic{.lanes = learner.engine().lanes().lanes};
   for (const auto& bucket : learner.engine().buckets())
@@ -80,7 +80,7 @@ std::array<double, kMemoryClasses> formulas(const Wanted& w, Learner& learner, i
   return plan::held_bytes(recipe, w.stage, ranks, elements, traffic);
 }
 
-std::string lines(const Job& job, const Wanted& w, const std::array<double, kMemoryClasses>& formula, double sum) {
+std::string lines(const Job& job, const MemoryWanted& w, const std::array<double, kMemoryClasses>& formula, double sum) {
   std::string text;
   double whole = 0;
   const auto line = [&](std::string_view what, double expected, double measured) {
@@ -109,7 +109,7 @@ void warm_up(const std::string& model_spec, std::int64_t batch) {
   model.forward(model.example(batch)).sum().backward();
 }
 
-int measure(const Wanted& w) {
+int measure(const MemoryWanted& w) {
   at::set_num_threads(1);
   const Job job = init();
   forecast::Kernels kernels(forecast::Device{1, 1});
@@ -135,8 +135,8 @@ int measure(const Wanted& w) {
   return 0;
 }
 
-int run(int argc, char** argv) {
-  Wanted w;
+int bench_memory_main(int argc, char** argv) {
+  MemoryWanted w;
   CLI::App app{"one rank of `cohort bench memory`", "cohort-worker bench-memory"};
   app.option_defaults()->always_capture_default();
   app.add_option("--model", w.model, "a spec of the zoo that reads tokens")->required();
@@ -157,6 +157,6 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-Task bench_memory_task() { return {"bench-memory", "one rank of `cohort bench memory`", run}; }
+Task bench_memory_task() { return {"bench-memory", "one rank of `cohort bench memory`", bench_memory_main}; }
 
 }  // namespace cohort::cli::worker

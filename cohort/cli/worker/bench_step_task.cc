@@ -19,7 +19,7 @@ void say(const std::string& line, const std::string& path) {
   if (!out) throw_failure(Kind::system, "cannot write the results to {}", path);
 }
 
-int run(int argc, char** argv) {
+int bench_step_main(int argc, char** argv) {
   StepRun r;
   CLI::App app{"one rank of `cohort bench step`", "cohort-worker bench-step"};
   app.option_defaults()->always_capture_default();
@@ -54,6 +54,6 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-Task bench_step_task() { return {"bench-step", "trains for a while and says how fast", run}; }
+Task bench_step_task() { return {"bench-step", "trains for a while and says how fast", bench_step_main}; }
 
 }  // namespace cohort::cli::worker

@@ -20,7 +20,7 @@
 namespace cohort::cli::worker {
 namespace {
 
-struct Wanted {
+struct PlanWanted {
   SettingsSource source;
   forecast::Asked asked;
   double link = 0, latency = 0, flops = 0, membw = 0;
@@ -35,7 +35,7 @@ int stage_of(const TrainConfig& config) {
   return stage == nullptr ? 0 : std::stoi(stage->value);
 }
 
-int plan(Wanted w) {
+int plan(PlanWanted w) {
   TrainConfig config = read_settings(w.source);
   const Job job = init();
   w.asked.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -57,8 +57,8 @@ int plan(Wanted w) {
   return 0;
 }
 
-int run(int argc, char** argv) {
-  Wanted w;
+int plan_main(int argc, char** argv) {
+  PlanWanted w;
   CLI::App app{"what `cohort plan` runs", "cohort-worker plan"};
   app.add_option("config", w.source.file, "YAML file with settings");
   app.add_option("--set", w.source.sets, "key=value")->expected(1)->take_all();
@@ -83,6 +83,6 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-Task plan_task() { return {"plan", "what `cohort plan` runs", run}; }
+Task plan_task() { return {"plan", "what `cohort plan` runs", plan_main}; }
 
 }  // namespace cohort::cli::worker

@@ -14,7 +14,7 @@
 namespace cohort::cli::worker {
 namespace {
 
-struct Wanted {
+struct PredictWanted {
   std::string path, data;
   std::vector<std::string> files;
   int top = 3;
@@ -22,7 +22,7 @@ struct Wanted {
   bool json = false;
 };
 
-void print(const Wanted& w, const std::string& file, const std::vector<Guess>& guesses) {
+void print(const PredictWanted& w, const std::string& file, const std::vector<Guess>& guesses) {
   if (w.json) {
     nlohmann::ordered_json line{{"file", file}, {"guesses", nlohmann::ordered_json::array()}};
     for (const Guess& g : guesses) line["guesses"].push_back({{"label", g.label}, {"name", g.name}, {"probability", g.probability}});
@@ -33,7 +33,7 @@ void print(const Wanted& w, const std::string& file, const std::vector<Guess>& g
   fmt::print("\n");
 }
 
-void print(const Wanted& w, const Score& s) {
+void print(const PredictWanted& w, const Score& s) {
   if (w.json) {
     const nlohmann::ordered_json line{
         {"data", w.data}, {"accuracy", s.accuracy()}, {"correct", s.correct}, {"samples", s.samples}, {"loss", s.loss}};
@@ -42,7 +42,7 @@ void print(const Wanted& w, const Score& s) {
   fmt::print("{}: accuracy {:.2f} % ({} of {}), loss {:.4f}\n", w.data, 100 * s.accuracy(), s.correct, s.samples, s.loss);
 }
 
-int predict(const Wanted& w) {
+int predict(const PredictWanted& w) {
   const Predictor predictor(w.path);
   log_debug("{} of step {}, from {}", predictor.model_spec(), predictor.step(), predictor.checkpoint_path());
   if (!w.data.empty()) print(w, predictor.score(w.data, w.limit));
@@ -60,8 +60,8 @@ int predict(const Wanted& w) {
   return status;
 }
 
-int run(int argc, char** argv) {
-  Wanted w;
+int predict_main(int argc, char** argv) {
+  PredictWanted w;
   CLI::App app{"what `cohort predict` runs", "cohort-worker predict"};
   app.add_option("checkpoint", w.path)->required();
   app.add_option("files", w.files);
@@ -81,6 +81,6 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-Task predict_task() { return {"predict", "what `cohort predict` runs", run}; }
+Task predict_task() { return {"predict", "what `cohort predict` runs", predict_main}; }
 
 }  // namespace cohort::cli::worker

@@ -71,7 +71,7 @@ int train(const TrainConfig& config) {
   }
 }
 
-int run(int argc, char** argv) {
+int train_main(int argc, char** argv) {
   hold_notices();
   SettingsSource source;
   CLI::App app{"one rank of `cohort train`", "cohort-worker train"};
@@ -89,6 +89,6 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-Task train_task() { return {"train", "one rank of `cohort train`", run}; }
+Task train_task() { return {"train", "one rank of `cohort train`", train_main}; }
 
 }  // namespace cohort::cli::worker

@@ -70,7 +70,7 @@ int verify(TrainConfig config, const std::string& out, bool float64) {
   }
 }
 
-int run(int argc, char** argv) {
+int verify_main(int argc, char** argv) {
   SettingsSource source;
   std::string out;
   int steps = 1;
@@ -96,6 +96,6 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-Task verify_task() { return {"verify", "one rank of `cohort verify`", run}; }
+Task verify_task() { return {"verify", "one rank of `cohort verify`", verify_main}; }
 
 }  // namespace cohort::cli::worker

@@ -13,7 +13,7 @@ using torch::nn::MaxPool2d;
 using torch::nn::MaxPool2dOptions;
 using torch::nn::ReLU;
 
-std::vector<SpecParam> params() {
+std::vector<SpecParam> alexnet_params() {
   return {whole("in", "channels of the image", 3), whole("classes", "classes", 1000),
           whole("size", "height and width of the image", 224, 63), share("dropout", "before the first two linear layers", 0.5)};
 }
@@ -27,7 +27,7 @@ torch::nn::Sequential features_of(std::int64_t in) {
                                Conv2d(Conv2dOptions(256, 256, 3).padding(1)), ReLU(), pool());
 }
 
-Model build(const SpecValues& values) {
+Model build_alexnet(const SpecValues& values) {
   constexpr std::int64_t kSide = 6;  // of the averaged feature map, whatever the size of the image
   const std::int64_t size = values.integer("size");
   const double dropout = values.real("dropout");
@@ -49,10 +49,11 @@ Model build(const SpecValues& values) {
   return model;
 }
 
-void init(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
+void init_alexnet(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
 
 }  // namespace
 
-extern const Architecture row_alexnet{.name = "alexnet", .about = "AlexNet, one tower", .params = params, .build = build, .init = init};
+extern const Architecture row_alexnet{
+    .name = "alexnet", .about = "AlexNet, one tower", .params = alexnet_params, .build = build_alexnet, .init = init_alexnet};
 
 }  // namespace cohort::nn

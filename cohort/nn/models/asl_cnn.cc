@@ -9,12 +9,12 @@
 namespace cohort::nn {
 namespace {
 
-std::vector<SpecParam> params() {
+std::vector<SpecParam> asl_cnn_params() {
   return {whole("in", "channels of the image", 1), whole("size", "height and width of the image", 28), whole("classes", "letters", 24),
           share("conv_dropout", "after the second convolution", 0.2), share("dense_dropout", "before the last layer", 0.3)};
 }
 
-void add_stage(Model& model, const std::string& name, std::int64_t in, std::int64_t out, double dropout) {
+void add_asl_stage(Model& model, const std::string& name, std::int64_t in, std::int64_t out, double dropout) {
   auto stage = own(model.root(), name, torch::nn::Sequential());
   stage->push_back("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1)));
   stage->push_back("relu", torch::nn::ReLU());
@@ -24,14 +24,14 @@ void add_stage(Model& model, const std::string& name, std::int64_t in, std::int6
   model.add(slice(name, stage, 0, stage->size()));
 }
 
-Model build(const SpecValues& values) {
+Model build_asl_cnn(const SpecValues& values) {
   const std::int64_t in = values.integer("in");
   std::int64_t size = values.integer("size");
   const auto root = std::make_shared<torch::nn::Module>("asl_cnn");
   Model model(root, {.sizes = {in, size, size}});
-  add_stage(model, "stage1", in, 75, 0);
-  add_stage(model, "stage2", 75, 50, values.real("conv_dropout"));
-  add_stage(model, "stage3", 50, 25, 0);
+  add_asl_stage(model, "stage1", in, 75, 0);
+  add_asl_stage(model, "stage2", 75, 50, values.real("conv_dropout"));
+  add_asl_stage(model, "stage3", 50, 25, 0);
   for (int pool = 0; pool < 3; ++pool) size = (size + 1) / 2;
   auto dense = own(*root, "dense", torch::nn::Linear(25 * size * size, 512));
   auto dropout = own(*root, "dropout", torch::nn::Dropout(values.real("dense_dropout")));
@@ -43,11 +43,14 @@ Model build(const SpecValues& values) {
   return model;
 }
 
-void init(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
+void init_asl_cnn(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
 
 }  // namespace
 
-extern const Architecture row_asl_cnn{
-    .name = "asl_cnn", .about = "the sign language network of the tutorials", .params = params, .build = build, .init = init};
+extern const Architecture row_asl_cnn{.name = "asl_cnn",
+                                      .about = "the sign language network of the tutorials",
+                                      .params = asl_cnn_params,
+                                      .build = build_asl_cnn,
+                                      .init = init_asl_cnn};
 
 }  // namespace cohort::nn

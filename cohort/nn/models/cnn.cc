@@ -8,7 +8,7 @@
 namespace cohort::nn {
 namespace {
 
-std::vector<SpecParam> params() {
+std::vector<SpecParam> cnn_params() {
   return {whole("in", "channels of the image", 1), whole("size", "height and width of the image", 28, 4), whole("classes", "classes", 10),
           norm_param({"none", "batch", "group"})};
 }
@@ -22,7 +22,7 @@ void add_stage(Model& model, const std::string& name, std::int64_t in, std::int6
   model.add(slice(name, stage, 0, stage->size()));
 }
 
-Model build(const SpecValues& values) {
+Model build_cnn(const SpecValues& values) {
   const std::int64_t in = values.integer("in");
   const std::int64_t size = values.integer("size");
   const auto root = std::make_shared<torch::nn::Module>("cnn");
@@ -37,11 +37,14 @@ Model build(const SpecValues& values) {
   return model;
 }
 
-void init(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
+void init_cnn(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
 
 }  // namespace
 
-extern const Architecture row_cnn{
-    .name = "cnn", .about = "small convolutional network for MNIST and its kin", .params = params, .build = build, .init = init};
+extern const Architecture row_cnn{.name = "cnn",
+                                  .about = "small convolutional network for MNIST and its kin",
+                                  .params = cnn_params,
+                                  .build = build_cnn,
+                                  .init = init_cnn};
 
 }  // namespace cohort::nn

@@ -7,7 +7,7 @@
 namespace cohort::nn {
 namespace {
 
-std::vector<SpecParam> params() {
+std::vector<SpecParam> gpt_params() {
   return {whole("vocab", "tokens there are", 256),
           whole("context", "longest sequence", 128),
           whole("d", "model width", 128),
@@ -17,7 +17,7 @@ std::vector<SpecParam> params() {
           share("dropout", "in every block and after the embedding", 0)};
 }
 
-Model build(const SpecValues& values) {
+Model build_gpt(const SpecValues& values) {
   const std::int64_t d = values.integer("d");
   const double dropout = values.real("dropout");
   const auto root = std::make_shared<torch::nn::Module>("gpt");
@@ -36,11 +36,11 @@ Model build(const SpecValues& values) {
   return model;
 }
 
-void init(torch::nn::Module& root, const SpecValues& values, const Dice& dice) { init_gpt2(root, dice, values.integer("layers")); }
+void init_gpt(torch::nn::Module& root, const SpecValues& values, const Dice& dice) { init_gpt2(root, dice, values.integer("layers")); }
 
 }  // namespace
 
 extern const Architecture row_gpt{
-    .name = "gpt", .about = "decoder language model, GPT-2's layout", .params = params, .build = build, .init = init};
+    .name = "gpt", .about = "decoder language model, GPT-2's layout", .params = gpt_params, .build = build_gpt, .init = init_gpt};
 
 }  // namespace cohort::nn

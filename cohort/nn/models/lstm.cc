@@ -8,13 +8,13 @@
 namespace cohort::nn {
 namespace {
 
-std::vector<SpecParam> params() {
+std::vector<SpecParam> lstm_params() {
   return {whole("vocab", "tokens there are", 256),       whole("embed", "width of the embedding", 128),
           whole("hidden", "width of a layer", 256),      whole("layers", "LSTM layers", 2),
           whole("context", "tokens of an example", 128), share("dropout", "after the embedding and every layer", 0)};
 }
 
-Model build(const SpecValues& values) {
+Model build_lstm(const SpecValues& values) {
   const std::int64_t vocabulary = values.integer("vocab");
   const double dropout = values.real("dropout");
   const auto root = std::make_shared<torch::nn::Module>("lstm");
@@ -34,10 +34,11 @@ Model build(const SpecValues& values) {
   return model;
 }
 
-void init(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
+void init_lstm(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
 
 }  // namespace
 
-extern const Architecture row_lstm{.name = "lstm", .about = "recurrent language model", .params = params, .build = build, .init = init};
+extern const Architecture row_lstm{
+    .name = "lstm", .about = "recurrent language model", .params = lstm_params, .build = build_lstm, .init = init_lstm};
 
 }  // namespace cohort::nn

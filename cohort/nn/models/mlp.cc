@@ -7,7 +7,7 @@
 namespace cohort::nn {
 namespace {
 
-std::vector<SpecParam> params() {
+std::vector<SpecParam> mlp_params() {
   return {whole("in", "values of one sample", 784),
           {.name = "hidden",
            .type = SpecParam::Type::text,
@@ -36,7 +36,7 @@ std::vector<std::int64_t> widths_of(const std::string& text) {
   return widths;
 }
 
-Model build(const SpecValues& values) {
+Model build_mlp(const SpecValues& values) {
   const auto root = std::make_shared<torch::nn::Module>("mlp");
   Model model(root, {.sizes = {values.integer("in")}});
   std::int64_t in = values.integer("in");
@@ -51,10 +51,11 @@ Model build(const SpecValues& values) {
   return model;
 }
 
-void init(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
+void init_mlp(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
 
 }  // namespace
 
-extern const Architecture row_mlp{.name = "mlp", .about = "multilayer perceptron", .params = params, .build = build, .init = init};
+extern const Architecture row_mlp{
+    .name = "mlp", .about = "multilayer perceptron", .params = mlp_params, .build = build_mlp, .init = init_mlp};
 
 }  // namespace cohort::nn

@@ -6,7 +6,7 @@
 namespace cohort::nn {
 namespace {
 
-std::vector<SpecParam> params() {
+std::vector<SpecParam> transformer_params() {
   return {whole("classes", "classes", 2),
           whole("vocab", "tokens there are", 256),
           whole("context", "longest sequence", 128),
@@ -16,7 +16,7 @@ std::vector<SpecParam> params() {
           share("dropout", "in every block and after the embedding", 0)};
 }
 
-Model build(const SpecValues& values) {
+Model build_transformer(const SpecValues& values) {
   const std::int64_t d = values.integer("d");
   const double dropout = values.real("dropout");
   const auto root = std::make_shared<torch::nn::Module>("transformer");
@@ -30,11 +30,16 @@ Model build(const SpecValues& values) {
   return model;
 }
 
-void init(torch::nn::Module& root, const SpecValues& values, const Dice& dice) { init_gpt2(root, dice, values.integer("layers")); }
+void init_transformer(torch::nn::Module& root, const SpecValues& values, const Dice& dice) {
+  init_gpt2(root, dice, values.integer("layers"));
+}
 
 }  // namespace
 
-extern const Architecture row_transformer{
-    .name = "transformer", .about = "encoder that classifies sequences", .params = params, .build = build, .init = init};
+extern const Architecture row_transformer{.name = "transformer",
+                                          .about = "encoder that classifies sequences",
+                                          .params = transformer_params,
+                                          .build = build_transformer,
+                                          .init = init_transformer};
 
 }  // namespace cohort::nn

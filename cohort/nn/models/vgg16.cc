@@ -16,7 +16,7 @@ struct Stage {
 };
 constexpr std::array<Stage, 5> kStages{{{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}}};
 
-std::vector<SpecParam> params() {
+std::vector<SpecParam> vgg16_params() {
   return {whole("in", "channels of the image", 3), whole("classes", "classes", 1000),
           whole("size", "height and width of the image", 224, 32), norm_param({"none", "batch", "group"}),
           share("dropout", "after the first two linear layers", 0.5)};
@@ -37,7 +37,7 @@ void add_stages(Model& model, torch::nn::Sequential& features, std::int64_t in, 
   }
 }
 
-Model build(const SpecValues& values) {
+Model build_vgg16(const SpecValues& values) {
   constexpr std::int64_t kSide = 7;  // of the averaged feature map, whatever the size of the image
   const std::int64_t size = values.integer("size");
   const auto root = std::make_shared<torch::nn::Module>("vgg16");
@@ -56,10 +56,11 @@ Model build(const SpecValues& values) {
   return model;
 }
 
-void init(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_he(root, dice, /*linear_deviation=*/0.01); }
+void init_vgg16(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_he(root, dice, /*linear_deviation=*/0.01); }
 
 }  // namespace
 
-extern const Architecture row_vgg16{.name = "vgg16", .about = "VGG-16, configuration D", .params = params, .build = build, .init = init};
+extern const Architecture row_vgg16{
+    .name = "vgg16", .about = "VGG-16, configuration D", .params = vgg16_params, .build = build_vgg16, .init = init_vgg16};
 
 }  // namespace cohort::nn
