@@ -1,25 +1,28 @@
 #!/usr/bin/env python3
-"""Adds up the JUnit files given and prints "N passed, M failed" alone on the last line.
+"""Adds up the JUnit files given and prints "N passed, M failed" alone on the last line, after the end of what each failed test said.
 
 A test that was not run counts as failed: it proved nothing. The exit status is 0 only when something ran and nothing failed.
 """
 import sys
 import xml.etree.ElementTree as xml
 
+LAST_LINES = 40  # of a failed test, so that the end of a log is enough to see why
+
 
 def outcomes(path):
-    """(name, passed) for every test case of the file."""
+    """(name, passed, what it said) for every test case of the file."""
     for case in xml.parse(path).getroot().iter("testcase"):
         bad = any(case.find(tag) is not None for tag in ("failure", "error", "skipped"))
         name = ".".join(filter(None, dict.fromkeys([case.get("classname"), case.get("name")])))
-        yield name, not bad and case.get("status", "run") == "run"
+        said = "".join(case.findtext(tag) or "" for tag in ("failure", "error", "system-out"))
+        yield name, not bad and case.get("status", "run") == "run", said
 
 
 def main(paths):
     results = [result for path in paths for result in outcomes(path)]
-    failed = [name for name, passed in results if not passed]
-    for name in failed:
-        print(f"failed: {name}")
+    failed = [(name, said) for name, passed, said in results if not passed]
+    for name, said in failed:
+        print(f"failed: {name}", *said.strip().splitlines()[-LAST_LINES:], sep="\n    ")
     if not results:
         print("no test ran: the build or the set-up failed, see above")
     print(f"{len(results) - len(failed)} passed, {len(failed) or int(not results)} failed")
