@@ -84,7 +84,7 @@ std::vector<std::vector<int>> plan_binding(const HostShape& host, const std::str
   for (std::size_t r = 0; r < n; ++r) {
     if (by_node && nodes > 0) plan[r] = host.nodes[r * nodes / n];
     if (how != "core" || cores == 0) continue;
-    const std::size_t first = n <= cores ? r * cores / n : r % cores;  // neighbours in rank are neighbours in cores; too many ranks share
+    const std::size_t first = r * cores / n;  // neighbours in rank are neighbours in cores; too many ranks share, neighbours first
     const std::size_t last = n <= cores ? (r + 1) * cores / n : first + 1;
     for (std::size_t c = first; c < last; ++c) plan[r].insert(plan[r].end(), host.cores[c].begin(), host.cores[c].end());
   }

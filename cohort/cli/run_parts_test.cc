@@ -55,7 +55,10 @@ const HostShape kServer{.cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}}, .nodes = {{0,
 TEST(RunBinding, CoresAreDividedInBlocksAndSharedWhenThereAreTooFew) {
   EXPECT_THAT(plan_binding(kServer, "core", 2), ElementsAre(ElementsAre(0, 4, 1, 5), ElementsAre(2, 6, 3, 7)));
   EXPECT_THAT(plan_binding(kServer, "core", 3), ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6, 3, 7)));
-  EXPECT_THAT(plan_binding(kServer, "core", 5)[4], ElementsAre(0, 4));
+  EXPECT_THAT(plan_binding(kServer, "core", 8)[1], ElementsAre(0, 4)) << "rank 1 shares with rank 0";
+  EXPECT_THAT(plan_binding(kServer, "core", 8)[7], ElementsAre(3, 7));
+  EXPECT_THAT(plan_binding(kServer, "core", 5),
+              ElementsAre(ElementsAre(0, 4), ElementsAre(0, 4), ElementsAre(1, 5), ElementsAre(2, 6), ElementsAre(3, 7)));
 }
 
 TEST(RunBinding, AutoKeepsRanksInTheirNumaNodeAndOtherwiseOutOfTheWay) {

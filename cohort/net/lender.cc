@@ -1,6 +1,8 @@
 #include "cohort/net/lender.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -56,22 +58,31 @@ bool Lender::fill(ConstBytes bytes) {
   return true;
 }
 
-IoResult Lender::write(int fd, ConstBytes bytes, bool more) {
+IoResult Lender::write(ConstBytes bytes, bool more) {
   if (on_ && inside_ == 0 && !fill(bytes)) give_up();
   const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  if (inside_ == 0) return write_some(fd, {&part, 1});
+  if (inside_ == 0) return write_some(fd_, {&part, 1});
+  cork(true);
   const NoBrokenPipe quiet;  // also after a part has left: the rest may have met a broken pipe
-  const ssize_t n = splice(out_.get(), nullptr, fd, nullptr, inside_,
+  const ssize_t n = splice(out_.get(), nullptr, fd_, nullptr, inside_,
                            SPLICE_F_NONBLOCK | SPLICE_F_MOVE | (more || inside_ < bytes.size() ? SPLICE_F_MORE : 0));
   if (n > 0) {
     inside_ -= static_cast<std::size_t>(n);
+    if (!more && static_cast<std::size_t>(n) == bytes.size()) cork(false);
     return {Io::moved, static_cast<std::size_t>(n), 0};
   }
   const int problem = n < 0 ? errno : 0;
   if (problem == EAGAIN || problem == EINTR) return {Io::later, 0, 0};
   if (problem == EPIPE || problem == ECONNRESET) return {Io::closed, 0, problem};
   give_up();  // a socket that takes no pages
-  return write_some(fd, {&part, 1});
+  return write_some(fd_, {&part, 1});
+}
+
+void Lender::cork(bool in) {
+  if (!cork_ || corked_ == in) return;
+  corked_ = in;
+  const int value = in ? 1 : 0;
+  setsockopt(fd_, IPPROTO_TCP, TCP_CORK, &value, sizeof value);  // best effort: a unix socket has no packets
 }
 
 void Lender::give_up() {
@@ -80,6 +91,7 @@ void Lender::give_up() {
 }
 
 void Lender::reset() {
+  cork(false);
   in_.reset();
   out_.reset();
   inside_ = 0;

@@ -1,6 +1,8 @@
 // Messages whose memory is lent to the kernel: good only once the receiver has read them, void when they are given up before.
 #include "cohort/net/lender.h"
 
+#include <linux/tcp.h>  // the C library's tcp_info counts no packets
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -8,6 +10,7 @@
 #include "cohort/net/conformance.h"
 #include "cohort/net/inflow.h"
 #include "cohort/net/outflow.h"
+#include "cohort/net/wire.h"
 
 namespace cohort::net {
 namespace {
@@ -43,6 +46,7 @@ struct Pair {
     a = std::make_unique<End>(fds[0], Rank{1});
     b = std::make_unique<End>(fds[1], Rank{2});
   }
+  Pair(Fd one, Fd other) : a(std::make_unique<End>(one.release(), Rank{1})), b(std::make_unique<End>(other.release(), Rank{2})) {}
   template <class Done>
   bool turn_until(const Done& done) const {
     for (const Deadline limit = soon(); !limit.passed();) {
@@ -69,6 +73,40 @@ TEST(Lender, CarriesAnySizeFromAnyPlace) {
       EXPECT_TRUE(std::ranges::equal(message->bytes, ConstBytes(data).subspan(offset))) << size << " bytes from " << offset;
     }
   }
+}
+
+Pair over_tcp() {
+  const Listener listener = listen_on({"127.0.0.1", 0}, {});
+  Fd one = open_socket(AF_INET);
+  const SocketAddress where = SocketAddress::of(listener.address);
+  ::connect(one.get(), where.get(), where.length);  // under way, and over when accept has it
+  Fd other = accept_one(listener, soon());
+  for (const int fd : {one.get(), other.get()}) prepare_socket(fd);
+  return {std::move(one), std::move(other)};
+}
+
+tcp_info info_of(const Fd& fd) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  EXPECT_EQ(getsockopt(fd.get(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+  return info;
+}
+
+// Pages and packets are not of one length. What is left of a page must not travel alone, nor wait for more where nothing follows.
+TEST(Lender, FillsPacketsAndHoldsNothingBackAtTheEnd) {
+  const Pair pair = over_tcp();
+  const auto data = pattern(32_MiB, 1);
+  for (std::size_t at = 0; at < data.size(); at += 2_MiB) {
+    const auto sending = pair.a->send(ConstBytes(data).subspan(at, 2_MiB));
+    ASSERT_TRUE(pair.turn_until([&] { return sending->done(); }));
+    int corked = 1;
+    socklen_t size = sizeof corked;
+    ASSERT_EQ(getsockopt(pair.a->fd.get(), IPPROTO_TCP, TCP_CORK, &corked, &size), 0);
+    EXPECT_EQ(corked, 0);
+  }
+  const tcp_info info = info_of(pair.a->fd);
+  const double fewest = static_cast<double>(data.size()) / info.tcpi_snd_mss;
+  EXPECT_LT(info.tcpi_data_segs_out, 1.12 * fewest) << "of " << info.tcpi_snd_mss << " bytes each; " << fewest << " would do";
 }
 
 TEST(Lender, CallsAMessageGoodOnlyWhenItsReaderHasSaidGot) {

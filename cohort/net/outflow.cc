@@ -38,9 +38,9 @@ std::vector<std::byte> void_rest(const HeaderBytes& header, std::uint64_t length
   return out;
 }
 
-Outflow::Outflow(Connection to_peer, Rank to, bool far) : to_peer_(to_peer), to_(to), checked_(far && to_peer.tls == nullptr) {
+Outflow::Outflow(Connection to_peer, Rank to, bool far, bool paced) : to_peer_(to_peer), to_(to), checked_(far && to_peer.tls == nullptr) {
   if (to_peer.tls != nullptr) return;
-  far ? zerocopy_.enable(to_peer.fd) : lender_.enable();
+  far ? zerocopy_.enable(to_peer.fd) : lender_.enable(to_peer.fd, !paced);
 }
 
 // What follows item.sent, up to the end of the block it lies in: at most header, bytes, stamp. Where memory is handed over instead of
@@ -80,7 +80,7 @@ void Outflow::gather(Item& item, Parts& parts) {
 }
 
 IoResult Outflow::send_parts(Item& item, const Parts& parts) {
-  if (parts.lend) return lender_.write(to_peer_.fd, parts.only(), parts.flags == MSG_MORE);
+  if (parts.lend) return lender_.write(parts.only(), parts.flags == MSG_MORE);
   const IoResult r = write_some(to_peer_, {parts.at, parts.count}, parts.flags);
   if ((parts.flags & MSG_ZEROCOPY) == 0) return r;
   if (r.problem == ENOBUFS) return write_some(to_peer_, {parts.at, parts.count});  // no more memory may be pinned now: copy

@@ -28,7 +28,8 @@ class Outflow {
  public:
   // far: the bytes leave this host, so blocks get checksums; large ones are not lent but sent without a copy.
   // tls: what leaves is encrypted, which is a copy and a checksum in one, so neither is lent nor checked besides.
-  Outflow(Connection to_peer, Rank to, bool far);
+  // paced: the kernel spreads packets over time (bbr).
+  Outflow(Connection to_peer, Rank to, bool far, bool paced = false);
   struct Push {
     bool moved = false;  // bytes left, or memory came free
     bool broken = false;

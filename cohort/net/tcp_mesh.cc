@@ -70,11 +70,11 @@ TcpMesh::TcpMesh(TcpPlan plan)
 }
 
 void TcpMesh::add(Rank rank, Wire wire, const TcpPlan& plan, Strand strand) {
-  const std::string congestion = set_congestion(wire.fd(), plan.congestion);
+  const bool paced = paces(set_congestion(wire.fd(), plan.congestion));
   const bool local = !plan.all_far && peer_is_local(wire.fd());
-  if (local && paces(congestion)) setsockopt(wire.fd(), SOL_SOCKET, SO_SNDBUF, &kPacedQueue, sizeof kPacedQueue);  // best effort
-  if (!local) keep_probing(wire.fd(), kLastHope);                                                                  // the monitor looks
-  peers_.push_back(std::make_unique<TcpPeer>(std::move(wire), mailbox_, rank, local, strand));
+  if (local && paced) setsockopt(wire.fd(), SOL_SOCKET, SO_SNDBUF, &kPacedQueue, sizeof kPacedQueue);  // best effort
+  if (!local) keep_probing(wire.fd(), kLastHope);                                                      // the monitor looks
+  peers_.push_back(std::make_unique<TcpPeer>(std::move(wire), mailbox_, rank, local, paced, strand));
   streams(rank).push_back(peers_.back().get());
 }
 

@@ -35,8 +35,8 @@ class Doorbell {
 
 // One socket to a peer, of one or several.
 struct TcpPeer {
-  TcpPeer(Wire w, Mailbox& mailbox, Rank r, bool local, Strand strand)
-      : wire(std::move(w)), rank(r), is_local(local), in(mailbox, r, strand), out(wire.connection(), r, !local) {}
+  TcpPeer(Wire w, Mailbox& mailbox, Rank r, bool local, bool paced, Strand strand)
+      : wire(std::move(w)), rank(r), is_local(local), in(mailbox, r, strand), out(wire.connection(), r, !local, paced) {}
   int fd() const { return wire.fd(); }
   const Wire wire;
   const Rank rank;

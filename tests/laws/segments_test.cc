@@ -67,6 +67,12 @@ TEST(Segments, GoOverSeveralSocketsWithTheSameBits) {
   every_row(4, 327'683, side_by_side_far_away);
 }
 
+// From 16 MiB on segments are longer.
+TEST(Segments, AreAsLongOnAllRanks) {
+  for (const std::size_t count : {4'194'303, 4'194'304, 4'194'305}) every_row(2, count, near_by);
+  every_row(4, 4'194'305, side_by_side);
+}
+
 TEST(Segments, RingsOfManySegmentsGiveTheSum) { every_row(3, 4 * 1'310'721, near_by); }
 
 // One rank comes late to every operation, each in its turn: when the others have entered it, and for one of them when the others have
