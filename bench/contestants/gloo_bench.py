@@ -190,8 +190,7 @@ def work(args):
     bench = Bench(args, torch, dist)
     for size in args.bytes.split(","):
         bench.measure(int(size))
-    dist.barrier()
-    dist.destroy_process_group()
+    own_ranks.leave(dist)
     return 0
 
 

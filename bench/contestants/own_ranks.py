@@ -10,10 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 PR_SET_PDEATHSIG = 1
-PARENT = "COHORT_CONTESTANT_PARENT"
+PARENT, MEETING, DONE = "COHORT_CONTESTANT_PARENT", "COHORT_CONTESTANT_MEETING", "COHORT_CONTESTANT_DONE"
 
 
 def is_rank():
@@ -21,22 +22,31 @@ def is_rank():
 
 
 def launch(ranks, **environment):
-    """The parent: one process per rank, with this program's own arguments; the first that fails ends the others."""
-    with socket.socket() as probe:
+    """The parent: one process per rank, with this program's own arguments; the first that fails ends the others. Ranks meet in a file: a port
+    that is free now may be another's when they want it. How a rank ends that has done its work does not count: gloo's threads now and then abort
+    one whose peers went first."""
+    with socket.socket() as probe:  # for backends that are told by the environment
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    running = []
+    running, done = [], set()
+    said, say = os.pipe()
+    os.set_blocking(said, False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    folder = tempfile.TemporaryDirectory(prefix="cohort-contestant-")
     try:
         for rank in range(ranks):
             env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                        OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", **environment)
-            env[PARENT] = str(os.getpid())
-            running.append(subprocess.Popen([sys.executable, "-W", "ignore"] + sys.argv, env=env))
+            env |= {PARENT: str(os.getpid()), MEETING: f"{folder.name}/ranks", DONE: str(say)}
+            running.append(subprocess.Popen([sys.executable, "-W", "ignore"] + sys.argv, env=env, pass_fds=[say]))
         while True:
-            codes = [p.poll() for p in running]
-            bad = [c for c in codes if c]
-            if bad or all(c == 0 for c in codes):
+            codes = [p.poll() for p in running]  # before the pipe: who has ended has spoken
+            try:
+                done |= set(os.read(said, 4096))
+            except BlockingIOError:
+                pass
+            bad = [c for rank, c in enumerate(codes) if c and rank not in done]
+            if bad or None not in codes:
                 return bad[0] if bad else 0
             time.sleep(0.02)
     finally:
@@ -44,6 +54,7 @@ def launch(ranks, **environment):
             if p.poll() is None:
                 p.kill()
             p.wait()
+        folder.cleanup()
 
 
 def die_with_parent():
@@ -68,8 +79,20 @@ def gloo(name):
         print(f"{name}: this torch has no gloo", file=sys.stderr)
         return None
     torch.set_num_threads(1)
-    dist.init_process_group(backend)
+    if backend == "gloo" and MEETING in os.environ:  # not where another started the ranks (bench/hosts_step.py)
+        meeting = f"file://{os.environ[MEETING]}"
+        dist.init_process_group(backend, init_method=meeting, rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+    else:
+        dist.init_process_group(backend)
     return torch, dist
+
+
+def leave(dist):
+    """The last thing a rank does, when all it had to say is said."""
+    dist.barrier()
+    if DONE in os.environ:
+        os.write(int(os.environ[DONE]), bytes([dist.get_rank()]))
+    dist.destroy_process_group()
 
 
 def resident_bytes():
@@ -93,5 +116,4 @@ def report(torch, dist, args, seconds, losses, **more):
     line |= {name: mean(torch, dist, [value]) for name, value in more.items()}
     if dist.get_rank() == 0:
         print(json.dumps(line), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    leave(dist)

@@ -96,6 +96,42 @@ def missing():
     assert [json.loads(line)["who"] for line in done.stdout.splitlines()] == ["cohort"], done.stdout
 
 
+ENDING = """
+import os, sys, time
+import own_ranks
+
+class Group:  # in the place of torch.distributed
+    barrier = destroy_process_group = staticmethod(lambda: None)
+    get_rank = staticmethod(lambda: int(os.environ["RANK"]))
+
+def work(how):
+    if Group.get_rank() == 1 and how == "before":
+        os.abort()
+    if how != "never":
+        own_ranks.leave(Group)
+    if Group.get_rank() == 1 and how == "after":
+        os.abort()
+    time.sleep(0 if how != "before" else 60)
+    return 7 if how == "never" and Group.get_rank() == 1 else 0
+
+sys.exit(work(sys.argv[1]) if own_ranks.is_rank() else own_ranks.launch(3))
+"""
+
+
+def ends():
+    """A contestant's rank that breaks fails at once, one that breaks when its work is done does not: gloo's own threads do that."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/ending.py", "w") as file:
+            file.write(ENDING)
+        env = dict(os.environ, PYTHONPATH=os.path.dirname(COHORT), TMPDIR=folder)
+        for how, status in (("well", 0), ("after", 0), ("before", -signal.SIGABRT), ("never", 7)):
+            begin = time.monotonic()
+            done = subprocess.run([sys.executable, f"{folder}/ending.py", how], env=env, timeout=LIMIT, check=False)
+            assert done.returncode == status % 256, f"{how}: {done.returncode}"
+            assert time.monotonic() - begin < 30, how
+        assert os.listdir(folder) == ["ending.py"], os.listdir(folder)
+
+
 def alive(marker):
     """Processes whose command line carries the marker, zombies left out."""
     found = []

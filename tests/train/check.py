@@ -478,7 +478,8 @@ def slow(runs):
             wait_until("it is named", lambda: namings(runs.metrics("run")))
             assert 'cohort_rank_slow{rank="2"} 1' in page() and "cohort_slow_ranks 1" in page(), page()
         named, rank, _ = namings(runs.metrics("run"))[0]
-        assert rank == 2 and named - start <= 20, f"rank {rank} was named {named - start} steps after rank 2 became slow"
+        most = 20 * float(os.environ.get("COHORT_TEST_SLOWDOWN", "1"))  # beside other work all ranks are slow at times
+        assert rank == 2 and named - start <= most, f"rank {rank} was named {named - start} steps after rank 2 became slow"
         wait_until("it is back", lambda: len(namings(runs.metrics("run"))) == 2)
         assert job.wait(LIMIT) == 0, runs.log("run")
     finally:
