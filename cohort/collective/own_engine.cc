@@ -36,15 +36,6 @@ Piece piece_under(Piece piece) {
   return piece;
 }
 
-// A rank that left politely had done its part of this operation, or whoever misses it will say so.
-void check_others(const Peers& peers) {
-  try {
-    peers.check();
-  } catch (const Failure& failure) {
-    if (!net::left_politely(failure.error())) throw;
-  }
-}
-
 // Messages on their way while an engine opens; nobody waits for one before all are sent, so that two ranks may tell each other at once.
 struct Meeting {
   std::deque<std::vector<std::byte>> bytes;
@@ -58,7 +49,7 @@ void Own::open_underneath(Deadline deadline) {
   EngineSite site{.rank = peers_.rank(), .channel = peers_.channel(), .job_size = peers_.mesh().size()};
   for (const Rank member : peers_.members()) site.members.push_back(member.value);
   site.under = under_;
-  site.watch = {deadline, [this] { check_others(peers_); }};
+  site.watch = {deadline, [this] { peers_.check_others(); }};
   site.tell = [this, &meeting](int to, ConstBytes bytes) {
     const auto& kept = meeting.bytes.emplace_back(bytes.begin(), bytes.end());
     const Tag tag{peers_.channel(), kMeetingTag};
@@ -98,7 +89,7 @@ void Own::agree_first() {
 template <class Body>
 void Own::underneath(Body body) {
   try {
-    body(Watch{peers_.deadline(), [this] { check_others(peers_); }, stream_});
+    body(Watch{peers_.deadline(), [this] { peers_.check_others(); }, stream_});
   } catch (const Failure& failure) {
     Error error = failure.error();
     try {  // an engine says that a connection broke; our links say whose process ended

@@ -22,7 +22,7 @@ void check_tag(std::uint32_t tag, Verb verb) {
 template <class Body>
 auto Own::between(std::string_view what, Body body) {
   try {
-    peers_.check();
+    peers_.check_others();  // what one who has left sent before is still there
     return body();
   } catch (const Failure& failure) {
     if (failure.kind() != Kind::peer_lost && failure.kind() != Kind::aborted) throw;
@@ -62,7 +62,7 @@ Message Own::next(std::uint32_t first_tag, std::uint32_t last_tag, const Call& c
 
 Message Own::next_message(TagRange range, Deadline deadline) {
   for (;;) {
-    peers_.check();
+    peers_.check_others();
     try {
       return peers_.mesh().next(range, deadline.sooner(Deadline::in(kLookAround)));
     } catch (const Failure& failure) {

@@ -68,7 +68,9 @@ void Peers::share_board(Patience patience, Seconds warn_after, Deadline deadline
 }
 
 void Peers::make_board(Patience patience, Seconds warn_after, Deadline deadline) {
-  begin({.verb = Verb::split}, deadline, {});
+  print_ = {.verb = Verb::split};
+  deadline_ = deadline;
+  check_others();  // who has made its board with rank 0 may be gone before we have ours
   Segment segment;
   SegmentName name;
   if (me_ == 0) {
@@ -198,22 +200,13 @@ void Peers::exchange(int to, ConstBytes out, int from, Bytes in) {
 }
 
 void Peers::finish(net::Pending& pending, Deadline deadline) const {
-  // A rank that left politely had done its part of this operation, or whoever misses it will say so: no reason to give up a wait for
-  // another.
-  const auto check_others = [this] {
-    try {
-      check();
-    } catch (const Failure& failure) {
-      if (!net::left_politely(failure.error())) throw;
-    }
-  };
   try {
     while (!pending.wait_until(deadline.sooner(Deadline::in(kLookAround)))) {
       check_others();
       if (deadline.passed()) pending.wait(deadline);  // throws, and says what was waited for
     }
   } catch (const Failure&) {
-    check();  // the root cause, where one is known
+    check_others();  // the root cause, where one is known
     throw;
   }
 }
@@ -233,6 +226,11 @@ void Peers::fail(const Error& error) noexcept {
 void Peers::check() const {
   const std::lock_guard lock(mutex_);
   if (error_) throw Failure{*error_};
+}
+
+void Peers::check_others() const {
+  const std::lock_guard lock(mutex_);
+  if (error_ && !net::left_politely(*error_)) throw Failure{*error_};
 }
 
 }  // namespace cohort::collective

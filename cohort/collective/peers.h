@@ -100,6 +100,8 @@ class Peers {
   }
   void fail(const Error& error) noexcept;  // the first one stays
   void check() const;                      // throws it
+  // As check(), but a rank that left politely had done its part of what is under way, or whoever misses it will say so.
+  void check_others() const;
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
 
  private:

@@ -79,7 +79,7 @@ void Walker::wait(Seconds a_little) {
   try {
     if (pending->wait_until(peers_.deadline().sooner(Deadline::in(a_little)))) return;
   } catch (const Failure&) {
-    peers_.check();  // the root cause, where one is known
+    peers_.check_others();  // the root cause, where one is known
     throw;
   }
   if (peers_.failed() || peers_.deadline().passed()) peers_.finish(*pending);  // throws, and says what was waited for

@@ -26,20 +26,21 @@ Error failure_of(const std::function<void()>& act) {
 
 class FailureLaws : public ::testing::TestWithParam<std::string> {
  protected:
+  static std::vector<std::unique_ptr<net::Mesh>> meshes(int ranks) {
+    if (GetParam() == "tcp") return net::tcp_meshes(ranks);
+    if (GetParam() == "shared") return net::loopback_meshes(ranks);
+    std::vector<int> hosts(static_cast<std::size_t>(ranks), 0);  // mixed: the last rank is on a host of its own
+    hosts.back() = 1;
+    return net::mixed_meshes(hosts);
+  }
   static void run(int ranks, const std::function<void(Communicator&)>& body) {
-    const MakeMeshes tcp = [](int n) { return net::tcp_meshes(n); };
-    const MakeMeshes mixed = [](int n) {  // the last rank is on a host of its own
-      std::vector<int> hosts(static_cast<std::size_t>(n), 0);
-      hosts.back() = 1;
-      return net::mixed_meshes(hosts);
-    };
     std::latch met(ranks);  // one that failed earlier would end the others' start instead
     const auto together = [&](Communicator& comm) {
       met.count_down();
       for (const Deadline limit = Deadline::in(30s); !met.try_wait() && !limit.passed();) std::this_thread::sleep_for(1ms);
       body(comm);
     };
-    run_ranks(ranks, together, {}, GetParam() == "tcp" ? tcp : GetParam() == "mixed" ? mixed : nullptr);
+    run_ranks(ranks, together, {}, meshes);
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, FailureLaws, ::testing::Values("shared", "tcp", "mixed"), [](const auto& given) { return given.param; });
@@ -68,6 +69,45 @@ TEST_P(FailureLaws, ADepartedRankFailsEveryVerbOfTheOthersAndTheFailureStays) {
     const auto second = failure_of([&] { comm.barrier(); });
     EXPECT_THAT(second.what, HasSubstr("rank 1")) << "the root cause is kept";
   });
+}
+
+// Four ranks of which the second has what it wants and is gone before the third begins.
+struct Leaving {
+  Leaving(std::vector<std::unique_ptr<net::Mesh>> made, const std::function<void(Communicator&)>& last_words) : meshes(std::move(made)) {
+    for (const int r : {0, 3})
+      others.emplace_back([this, r] {
+        const auto comm = start(r);
+        met.count_down();
+        over.wait();
+      });
+    std::jthread([&] { last_words(*start(1)); }).join();
+    late = start(2);
+    met.wait();
+  }
+  ~Leaving() { over.count_down(); }
+  std::unique_ptr<Communicator> start(int r) { return open(std::move(meshes[static_cast<std::size_t>(r)]), {.timeout = Seconds{60}}); }
+  std::vector<std::unique_ptr<net::Mesh>> meshes;
+  std::latch met{2}, over{1};
+  std::vector<std::jthread> others;
+  std::unique_ptr<Communicator> late;
+};
+
+TEST_P(FailureLaws, ARankMayLeaveAsSoonAsItHasItsCommunicator) {
+  const Leaving four(meshes(4), [](Communicator&) {});
+  EXPECT_THAT(failure_of([&] { four.late->barrier(); }).what, HasSubstr("rank 1 left"));
+}
+
+TEST_P(FailureLaws, WhatARankSentBeforeItLeftIsReceived) {
+  std::vector<float> values(10, 7.0F);
+  const Piece all = piece(std::span(values));
+  const Leaving four(meshes(4), [&](Communicator& comm) {
+    for (const std::uint32_t tag : {5, 6}) comm.send(all, Rank{2}, tag);
+  });
+  values.assign(10, 0.0F);
+  four.late->recv(all, Rank{1}, 5);
+  EXPECT_EQ(values[9], 7.0F);
+  EXPECT_EQ(four.late->next(6, 6).bytes.size(), all.bytes());
+  EXPECT_THAT(failure_of([&] { four.late->recv(all, Rank{1}, 7); }).what, HasSubstr("rank 1 left"));
 }
 
 TEST_P(FailureLaws, AbortFromAnotherThreadEndsAVerbOnAllRanks) {
