@@ -97,13 +97,22 @@ std::string Board::missing() const {
 }
 
 int Board::claim(int total) {
-  auto& cursor = work_[step_ % 2].cursor;
+  for (int i = 0; i < ranks_; ++i) {
+    const int owner = (me_ + i) % ranks_;
+    const auto border = [&](std::int64_t rank) { return static_cast<int>(rank * total / ranks_); };
+    const int first = border(owner), length = border(owner + 1) - first;
+    if (const int next = take_next(seat(owner).taken[step_ % 2], length); next >= 0) return first + next;
+  }
+  return -1;
+}
+
+int Board::take_next(std::atomic<std::uint64_t>& taken, int of) const {
   const std::uint64_t mine = step_ & 0xFFFFFFFFu;
-  auto seen = cursor.load(std::memory_order_relaxed);
+  auto seen = taken.load(std::memory_order_relaxed);
   for (;;) {
     const auto next = seen >> 32 == mine ? seen & 0xFFFFFFFFu : 0;
-    if (next >= static_cast<std::uint64_t>(total)) return -1;
-    if (cursor.compare_exchange_weak(seen, tagged(mine, next + 1), std::memory_order_relaxed)) return static_cast<int>(next);
+    if (next >= static_cast<std::uint64_t>(of)) return -1;
+    if (taken.compare_exchange_weak(seen, tagged(mine, next + 1), std::memory_order_relaxed)) return static_cast<int>(next);
   }
 }
 

@@ -53,8 +53,10 @@ class Board {
   const Card& card(int rank) const { return seat(rank).card[step_ % 2]; }
   std::byte* stage(int rank, int steps_back = 0) const { return stage_at(rank, step_ - static_cast<std::uint64_t>(steps_back)); }
 
-  // --- work shared out in the current step: whoever is awake takes the next of `total` blocks; -1 when none is left.
-  // Which rank does a block does not change its bits, so a rank without a core holds nobody up.
+  // --- work shared out in the current step: the next of `total` blocks for us; -1 when none is left.
+  // Blocks are divided in runs, in rank order. Each rank begins with its own, whose lines are in its cache from the last time and not in
+  // another's, and when that is done helps the ranks after it. Which rank does a block does not change its bits, so one without a core
+  // holds nobody up.
   int claim(int total);
   void complete(int total);
   bool await_work_briefly(int total) const;
@@ -70,10 +72,10 @@ class Board {
   struct Seat {
     Line line[2];
     alignas(kCacheLine) Word sleepers;
+    alignas(kCacheLine) std::atomic<std::uint64_t> taken[2];  // of its run of blocks, by step
     alignas(kCacheLine) Card card[2];
   };
   struct Work {
-    alignas(kCacheLine) std::atomic<std::uint64_t> cursor;
     alignas(kCacheLine) std::atomic<std::uint64_t> done;
     alignas(kCacheLine) Word finished;
     Word sleepers;
@@ -85,6 +87,7 @@ class Board {
   }
   bool spin(const Word& word, std::uint32_t target) const;
   void sleep(const Word& word, std::uint32_t target, Word& sleepers, const Fingerprint& print, Deadline deadline);
+  int take_next(std::atomic<std::uint64_t>& taken, int of) const;
   std::string missing() const;
 
   const Segment segment_;
