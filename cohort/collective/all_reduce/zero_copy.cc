@@ -1,7 +1,6 @@
-// Zero-copy shared memory: every rank's buffer lies in its Region, mapped by all. The buffer is cut into blocks; a rank takes the next one of
-// its own, later of others', reads it from all P buffers, reduces in the canonical bracket and writes the result into all P.
-// Bytes that must move: 2PN (each buffer read once and written once), shared by all ranks. Synchronisation: one step before, one word
-// after.
+// Zero-copy shared memory: every rank's buffer lies in its Region, mapped by all. The buffer is cut into blocks; a rank takes the next one
+// of its own, later of others', reads it from all P buffers, reduces in the canonical bracket and writes the result into all P. Bytes that
+// must move: 2PN (each buffer read once and written once), shared by all ranks. Synchronisation: one step before, one word after.
 #include <algorithm>
 
 #include "cohort/collective/all_reduce.h"
