@@ -214,7 +214,7 @@ void Peers::finish(net::Pending& pending, Deadline deadline) const {
 void Peers::fail(const Error& error) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (error_) return;
+    if (error_ && (!net::left_politely(*error_) || net::left_politely(error))) return;
     error_ = error;
     failed_.store(true);
   }

@@ -98,7 +98,7 @@ class Peers {
       throw;
     }
   }
-  void fail(const Error& error) noexcept;  // the first one stays
+  void fail(const Error& error) noexcept;  // the first one stays, but that a rank left politely is less than any failure
   void check() const;                      // throws it
   // As check(), but a rank that left politely had done its part of what is under way, or whoever misses it will say so.
   void check_others() const;

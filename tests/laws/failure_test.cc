@@ -78,29 +78,35 @@ struct Leaving {
       others.emplace_back([this, r] {
         const auto comm = start(r);
         met.count_down();
+        if (r == 0) return over.wait();
+        fails.wait();
+        comm->abort({Kind::system, "out of memory", Rank{3}});
         over.wait();
       });
     std::jthread([&] { last_words(*start(1)); }).join();
     late = start(2);
     met.wait();
   }
-  ~Leaving() { over.count_down(); }
+  ~Leaving() {
+    if (!fails.try_wait()) fails.count_down();
+    over.count_down();
+  }
   std::unique_ptr<Communicator> start(int r) { return open(std::move(meshes[static_cast<std::size_t>(r)]), {.timeout = Seconds{60}}); }
   std::vector<std::unique_ptr<net::Mesh>> meshes;
-  std::latch met{2}, over{1};
+  std::latch met{2}, fails{1}, over{1};
   std::vector<std::jthread> others;
   std::unique_ptr<Communicator> late;
 };
 
 TEST_P(FailureLaws, ARankMayLeaveAsSoonAsItHasItsCommunicator) {
-  const Leaving four(meshes(4), [](Communicator&) {});
+  Leaving four(meshes(4), [](Communicator&) {});
   EXPECT_THAT(failure_of([&] { four.late->barrier(); }).what, HasSubstr("rank 1 left"));
 }
 
 TEST_P(FailureLaws, WhatARankSentBeforeItLeftIsReceived) {
   std::vector<float> values(10, 7.0F);
   const Piece all = piece(std::span(values));
-  const Leaving four(meshes(4), [&](Communicator& comm) {
+  Leaving four(meshes(4), [&](Communicator& comm) {
     for (const std::uint32_t tag : {5, 6}) comm.send(all, Rank{2}, tag);
   });
   values.assign(10, 0.0F);
@@ -108,6 +114,15 @@ TEST_P(FailureLaws, WhatARankSentBeforeItLeftIsReceived) {
   EXPECT_EQ(values[9], 7.0F);
   EXPECT_EQ(four.late->next(6, 6).bytes.size(), all.bytes());
   EXPECT_THAT(failure_of([&] { four.late->recv(all, Rank{1}, 7); }).what, HasSubstr("rank 1 left"));
+}
+
+// Rank 1 has left. When rank 3 fails, those who wait for rank 0 are told so, and not that rank 1 left.
+TEST_P(FailureLaws, AFailureIsToldThoughAnotherRankLeftBefore) {
+  Leaving four(meshes(4), [](Communicator&) {});
+  std::vector<float> values(10);
+  const auto wait = [&] { four.late->recv(piece(std::span(values)), Rank{0}, 7, {.deadline = Deadline::in(30s)}); };
+  four.fails.count_down();
+  EXPECT_THAT(failure_of(wait).what, HasSubstr("out of memory"));
 }
 
 TEST_P(FailureLaws, AbortFromAnotherThreadEndsAVerbOnAllRanks) {
