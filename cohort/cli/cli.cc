@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "cohort/base/error.h"
@@ -18,17 +20,24 @@ int help(std::span<const Command> table, std::FILE* out) {
   return out == stdout ? 0 : kExitUsage;
 }
 
+// What was printed must have left: on a full disk behind a redirection nothing has been told. A failure keeps its status.
+int told(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  fmt::print(stderr, "cohort: what it printed could not be written ({}); is the disk full, or its reader gone?\n", std::strerror(errno));
+  return status == 0 ? kExitFailure : status;
+}
+
 }  // namespace
 
 int dispatch(std::span<const Command> table, int argc, char** argv) {
   if (argc < 2) return help(table, stderr);
   const std::string_view word = argv[1];
-  if (word == "--help" || word == "-h" || word == "help") return help(table, stdout);
-  if (word == "--version" || word == "version") return fmt::print("cohort {}\n", COHORT_VERSION), 0;
+  if (word == "--help" || word == "-h" || word == "help") return told(help(table, stdout));
+  if (word == "--version" || word == "version") return fmt::print("cohort {}\n", COHORT_VERSION), told(0);
   for (const Command& c : table) {
     if (c.name != word) continue;
     try {
-      return c.run(argc - 1, argv + 1);
+      return told(c.run(argc - 1, argv + 1));
     } catch (const Failure& failure) {
       std::fflush(stdout);
       fmt::print(stderr, "cohort {}: {}\n", word, failure.what());

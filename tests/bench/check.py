@@ -132,6 +132,14 @@ def ends():
         assert os.listdir(folder) == ["ending.py"], os.listdir(folder)
 
 
+def full():
+    """What a full disk swallowed was not told: no success, and the reason."""
+    for words in (["--version"], ["--help"], ["doctor"], ["bench", "--explain", "--size", "4"], ["bench", "--size", "4", "--json", *SHORT]):
+        with open("/dev/full", "w") as disk:
+            done = subprocess.run([COHORT, *words], stdout=disk, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False)
+        assert done.returncode == 1 and "No space left on device" in done.stderr, f"{words}: {done.returncode} {done.stderr}"
+
+
 def alive(marker):
     """Processes whose command line carries the marker, zombies left out."""
     found = []
