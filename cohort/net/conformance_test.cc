@@ -258,6 +258,17 @@ TEST_P(Conformance, TellsEveryPeerWhyItAborts) {
   });
 }
 
+TEST_P(Conformance, KnowsThatAPeerLeftOverItsOwnAbort) {
+  Meshes meshes = make(3);
+  meshes[0]->watch([&](Rank rank, const Error&) {
+    if (rank != Rank{1}) return;
+    meshes[2].reset();  // in the middle of the abort: rank 2 has been told, and the link to it is still open
+    for (const Deadline limit = Deadline::in(2s); !meshes[0]->failure(Rank{2}) && !limit.passed();) std::this_thread::sleep_for(1ms);
+  });
+  meshes[0]->abort({Kind::usage, "loss is not a number", Rank{0}});
+  EXPECT_EQ(meshes[0]->failure(Rank{2})->what, "loss is not a number");
+}
+
 TEST_P(Conformance, FailsPendingCallsWhenAPeerLeaves) {
   Meshes meshes = make(3);
   std::atomic<int> waiting{0};

@@ -63,13 +63,17 @@ void Hub::discard(TagRange range) {
 }
 
 void Hub::abort(const Error& error) noexcept {
-  if (aborted_.exchange(true)) return;
+  if (aborting_.exchange(true)) return;
+  cause_ = error;
+  aborted_.store(true);
   tell_abort(error);
   for (int r = 0; r < size(); ++r) lost(Rank{r}, error);
 }
 
-void Hub::lost(Rank peer, const Error& error, bool polite) noexcept {
-  if (!mailbox_.fail(peer, error, polite)) return;
+void Hub::lost(Rank peer, const Error& how, bool polite) noexcept {
+  const bool ours = aborted_.load();  // whoever ends now was told to: that is no cause
+  const Error& error = ours ? cause_ : how;
+  if (!mailbox_.fail(peer, error, polite && !ours)) return;
   on_failed(peer);
   announce();
   if (peer == rank()) return;

@@ -78,7 +78,8 @@ class Hub : public Mesh {
   bool wait_until(const std::function<bool()>& done, Deadline deadline);
   bool poll_once();  // one step() when no other thread drives; true when something moved
   // The first failure of a peer: fails its receives, calls on_failed, wakes everybody, tells the watchers. polite: see Mailbox::fail.
-  void lost(Rank peer, const Error& error, bool polite = false) noexcept;
+  // After our own abort() its cause is the failure of all, however they end.
+  void lost(Rank peer, const Error& how, bool polite = false) noexcept;
   // A step() soon, by this thread or by the driver: for monitors that noticed something step() acts on.
   void prod();
   void announce();  // another thread than the driver changed something a waiter may want: wakes the driver and the others
@@ -107,7 +108,8 @@ class Hub : public Mesh {
   std::atomic<std::thread::id> driver_{};     // .. namely
   std::vector<std::pair<Rank, Error>> news_;  // driver only: failures that step() noticed, for the watchers
   std::atomic<bool> prodded_{false};
-  std::atomic<bool> aborted_{false};
+  std::atomic<bool> aborting_{false}, aborted_{false};
+  Error cause_;                  // constant once aborted_
   std::atomic<int> waiting_{0};  // threads in wait_until that do not drive
   Watchers watchers_;
 };
