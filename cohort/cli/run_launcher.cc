@@ -509,7 +509,9 @@ void Launcher::fail(int rank, int status) {
   if (trouble_ || stopped_by_ != 0 || timed_out_ || reader_gone_) return;
   const RankState& lost = (*ranks_)[rank];
   if (first_) {
-    if (!stop_at_.never()) failures_.push_back({rank, lost.pid, status, age(), 0, {}, lost.host});  // not by our SIGTERM
+    const bool struck =
+        WIFSIGNALED(status) && WTERMSIG(status) != SIGTERM && !killed_;  // by none of our signals, however late we hear of it
+    if (!stop_at_.never() || struck) failures_.push_back({rank, lost.pid, status, age(), 0, {}, lost.host});
     return;
   }
   first_ = FirstFailure{rank, lost.pid, status, age(), ranks_->running(), {}, lost.host};

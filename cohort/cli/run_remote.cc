@@ -303,9 +303,11 @@ bool RemoteRanks::busy() const {
 
 Deadline RemoteRanks::next_look() const {
   Deadline next = beat_.sooner(kill_by_);
-  for (const Host& h : hosts_)
+  for (const Host& h : hosts_) {
+    if (h.stage != Stage::over && !h.end_by.never() && h.shell_status && !h.shell.err) return Deadline::in(0s);  // all of its end is known
     for (const Deadline due : {h.stage == Stage::over ? h.rests_until : h.end_by, h.leave_by})
       if (!due.passed()) next = next.sooner(due);
+  }
   return next;
 }
 

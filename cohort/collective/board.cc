@@ -73,7 +73,7 @@ void Board::sleep(const Word& word, std::uint32_t target, Word& sleepers, const 
   const auto since = Clock::now();
   bool warned = false;
   while (!reached(word, target)) {
-    if (failed_ != nullptr && failed_->load()) check_();
+    if (failed_ != nullptr && failed_->load() && !reached(word, target)) check_();  // one that left may have seen more than we have
     if (deadline.passed())
       throw_failure(Kind::timeout, "the deadline passed; missing: {}. See what they do instead, or raise the timeout", missing());
     if (!warned && Clock::now() - since > warn_after_) {

@@ -14,8 +14,12 @@ constexpr std::size_t kScatterBytes = 64_KiB;  // broadcasts from here on: scatt
 ConstBytes readable(Piece piece) { return {static_cast<const std::byte*>(piece.data), piece.bytes()}; }
 Bytes writable(Piece piece) { return {static_cast<std::byte*>(piece.data), piece.bytes()}; }
 
-void wait_all(Peers& peers, std::vector<net::Pending>& pending) {
+// What start() puts under way, to its end. Peers hear of a failure in the middle of it before what is under way is given up.
+template <class Start>
+void run_all(Peers& peers, Start start) {
+  std::vector<net::Pending> pending;
   peers.or_abort([&] {
+    start(pending);
     for (auto& one : pending) peers.finish(one);
   });
 }
@@ -23,16 +27,16 @@ void wait_all(Peers& peers, std::vector<net::Pending>& pending) {
 // send(r) and recv(r) are the pieces for and from rank r; empty ones travel not at all. Each starts with its right neighbour.
 template <class Send, class Recv>
 void trade(Peers& peers, Send send, Recv recv) {
-  std::vector<net::Pending> pending;
-  for (int i = 1; i < peers.size(); ++i) {
-    const int from = (peers.rank() + peers.size() - i) % peers.size();
-    if (const Piece in = recv(from); in.count > 0) pending.push_back(peers.recv(from, writable(in)));
-  }
-  for (int i = 1; i < peers.size(); ++i) {
-    const int to = (peers.rank() + i) % peers.size();
-    if (const Piece out = send(to); out.count > 0) pending.push_back(peers.send(to, readable(out)));
-  }
-  wait_all(peers, pending);
+  run_all(peers, [&](std::vector<net::Pending>& pending) {
+    for (int i = 1; i < peers.size(); ++i) {
+      const int from = (peers.rank() + peers.size() - i) % peers.size();
+      if (const Piece in = recv(from); in.count > 0) pending.push_back(peers.recv(from, writable(in)));
+    }
+    for (int i = 1; i < peers.size(); ++i) {
+      const int to = (peers.rank() + i) % peers.size();
+      if (const Piece out = send(to); out.count > 0) pending.push_back(peers.send(to, readable(out)));
+    }
+  });
 }
 
 Piece none(Piece like) { return like.part(0, 0); }
@@ -108,14 +112,14 @@ void broadcast(Peers& peers, Piece data, int root) {
     const auto absolute = [&](int r) { return (r + root) % peers.size(); };
     int width = 1;
     while (width < peers.size() && me % (2 * width) == 0) width *= 2;
-    std::vector<net::Pending> sends;
     if (data.count > 0 && me != 0) {
       auto incoming = peers.recv(absolute(me - width), writable(data));
       peers.finish(incoming);
     }
-    for (width /= 2; width >= 1 && data.count > 0; width /= 2)
-      if (me + width < peers.size()) sends.push_back(peers.send(absolute(me + width), readable(data)));
-    return wait_all(peers, sends);
+    return run_all(peers, [&](std::vector<net::Pending>& sends) {
+      for (width /= 2; width >= 1 && data.count > 0; width /= 2)
+        if (me + width < peers.size()) sends.push_back(peers.send(absolute(me + width), readable(data)));
+    });
   }
   const Layout layout = near_even(peers, data.count);
   const Piece mine = layout.part(data, peers.rank());

@@ -304,7 +304,7 @@ TEST(ConnectMesh, RefusesRanksThatWantDifferentNumbersOfSockets) {
   auto two = m.plan(0), four = m.plan(1);
   two.streams = 2;
   four.streams = 4;
-  auto zero = m.join(two, Deadline::in(1s)), one = m.join(four);
+  auto zero = m.join(two, Deadline::in(1s * slowdown())), one = m.join(four);
   EXPECT_THAT(failure_of([&] { one.get(); }).what, AllOf(HasSubstr("4"), HasSubstr("2 sockets"), HasSubstr("COHORT_STREAMS")));
   EXPECT_EQ(failure_of([&] { zero.get(); }).kind, Kind::timeout);
 }

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <barrier>
 #include <latch>
+#include <memory>
 
+#include "cohort/base/slowdown.h"
 #include "cohort/queue/queue.h"
 #include "cohort/queue/ranks.h"
 
@@ -38,7 +40,7 @@ TEST_P(Mismatches, AreErrorsOnEveryRankThatNameBothSidesAndLeaveTheQueueUsable) 
     Operation o = all_reduce_of(data, "x");
     o.root = Rank{0};
     if (queue.rank() == Rank{1}) GetParam().spoil(o);
-    const auto error = failure_of([&] { queue.wait(queue.submit(std::move(o)), Deadline::in(2s)); });
+    const auto error = failure_of([&] { queue.wait(queue.submit(std::move(o)), Deadline::in(2s * slowdown())); });
     EXPECT_EQ(error.kind, Kind::usage) << error.what;
     EXPECT_THAT(error.what, AllOf(HasSubstr(GetParam().text), HasSubstr("rank 1 has")));
     expect_usable(queue);
@@ -61,14 +63,14 @@ TEST(QueueErrors, AMismatchInOrderIsAnErrorOnEveryRankAndLeavesTheQueueUsable) {
     std::vector<float> data(8, 1.0f);
     Operation o = all_reduce_of(data, "x");
     if (queue.rank() == Rank{1}) o.parts[0].in.count = 4;
-    const auto error = failure_of([&] { queue.wait(queue.submit(std::move(o)), Deadline::in(2s)); });
+    const auto error = failure_of([&] { queue.wait(queue.submit(std::move(o)), Deadline::in(2s * slowdown())); });
     EXPECT_EQ(error.kind, Kind::usage) << error.what;
     expect_usable(queue);
   });
 }
 
 TEST(QueueErrors, ASecondSubmitUnderANameInFlightFailsAtOnce) {
-  run_queues(2, kNegotiated, [](Queue& queue) {
+  run_queues(2, {.mode = Mode::negotiated, .name_window = 60s}, [](Queue& queue) {
     std::vector<float> data(4, 1.0f);
     const Handle first = queue.submit(all_reduce_of(data, "twice"));
     const auto error = failure_of([&] { queue.submit(all_reduce_of(data, "twice")); });
@@ -148,7 +150,7 @@ TEST(QueueErrors, ARankThatVanishesIsAnErrorForTheOthersThatNamesIt) {
 TEST(QueueErrors, TheStallReportNamesMissingRanksAndReachesTimedOutWaits) {
   std::vector<std::string> reports;  // rank 0's lane only
   std::atomic<int> reported{0};
-  QueueOptions options{.mode = Mode::negotiated, .warn_after = 500ms};
+  QueueOptions options{.mode = Mode::negotiated, .warn_after = 500ms * slowdown()};
   std::barrier both(2);  // 500 ms from the first to the second would make another report
   options.report = [&](const std::string& text) {
     reports.push_back(text);
@@ -185,9 +187,14 @@ TEST(QueueErrors, AfterTheShutdownTimeEveryRankFailsWithTheMissingRanks) {
     std::vector<float> data(4, 1.0f);
     Error error;
     if (queue.rank() != Rank{1}) {
-      const Handle never = queue.submit(all_reduce_of(data, "never"));
-      submitted.count_down();
-      error = failure_of([&] { queue.wait(never, either(queue.rank() == Rank{2})); });
+      error = failure_of([&] {  // the submit too, where it comes 50 ms after the other's
+        Handle never;
+        {
+          const std::shared_ptr<void> at_any_rate(nullptr, [&](void*) { submitted.count_down(); });
+          never = queue.submit(all_reduce_of(data, "never"));
+        }
+        queue.wait(never, either(queue.rank() == Rank{2}));
+      });
     } else {
       submitted.wait();
       error = failure_of([&] { queue.wait(queue.submit(all_reduce_of(data, "other")), soon()); });

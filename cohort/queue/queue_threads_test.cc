@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "cohort/base/slowdown.h"
 #include "cohort/queue/queue.h"
 #include "cohort/queue/ranks.h"
 
@@ -106,7 +107,7 @@ TEST(QueueEnd, AnIdleQueueGoesAtOnceAndManyTimesOver) {
       const auto start = Clock::now();
       auto queues = open_queues(3, {.mode = mode});
       queues.clear();
-      EXPECT_LT(Clock::now() - start, 1s);
+      EXPECT_LT(Clock::now() - start, 1s * slowdown());
     }
   }
 }
@@ -131,10 +132,10 @@ TEST(QueueEnd, AnUnmatchedOperationDelaysTheEndByTheDrainAtMostAndItsHandleTells
   const Handle handle = queues[1]->submit(all_reduce_of(data, "unmatched"));
   const auto start = Clock::now();
   queues[1].reset();
-  EXPECT_LT(Clock::now() - start, 1s);
+  EXPECT_LT(Clock::now() - start, 1s * slowdown());
   const auto error = failure_of([&] { queues[0]->wait(handle, soon()); });  // any queue may wait for any handle
   EXPECT_EQ(error.kind, Kind::aborted);
-  EXPECT_THAT(error.what, HasSubstr("rank 1 shut its queue down before this was done"));
+  EXPECT_THAT(error.what, HasSubstr("rank 1 shut its queue down"));
 }
 
 TEST(QueueEnd, RanksThatAllGoWithDifferentUnmatchedOperationsDoNotWaitOutTheDrain) {
@@ -145,7 +146,7 @@ TEST(QueueEnd, RanksThatAllGoWithDifferentUnmatchedOperationsDoNotWaitOutTheDrai
   std::vector<std::thread> threads;
   for (auto& queue : queues) threads.emplace_back([&] { queue.reset(); });
   for (auto& thread : threads) thread.join();
-  EXPECT_LT(Clock::now() - start, 10s);
+  EXPECT_LT(Clock::now() - start, 10s * slowdown());
 }
 
 TEST(QueueEnd, TheOthersHearAtOnceThatARankHasGone) {
@@ -154,7 +155,7 @@ TEST(QueueEnd, TheOthersHearAtOnceThatARankHasGone) {
     std::vector<float> data(4, 1.0f);
     const Handle handle = queues[1]->submit(all_reduce_of(data, "x"));
     queues[goes].reset();
-    const auto error = failure_of([&] { queues[1]->wait(handle, Deadline::in(2s)); });
+    const auto error = failure_of([&] { queues[1]->wait(handle, Deadline::in(2s * slowdown())); });
     EXPECT_TRUE(error.kind == Kind::aborted || error.kind == Kind::peer_lost) << error.what;
     EXPECT_THAT(error.what, HasSubstr(fmt::format("rank {}", goes)));
   }
@@ -166,7 +167,7 @@ TEST(QueueEnd, InOrderALaneStuckInAVerbIsAbortedAfterTheDrain) {
   const Handle handle = queues[0]->submit(all_reduce_of(data, "alone"));
   const auto start = Clock::now();
   queues[0].reset();
-  EXPECT_LT(Clock::now() - start, 2s);
+  EXPECT_LT(Clock::now() - start, 2s * slowdown());
   EXPECT_EQ(failure_of([&] { queues[1]->wait(handle, soon()); }).kind, Kind::aborted);
 }
 

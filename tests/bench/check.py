@@ -13,6 +13,7 @@ KEYS = {"who", "verb", "algorithm", "ranks", "bytes", "dtype", "median_us", "low
 STEP_KEYS = {"who", "model", "ranks", "batch", "samples_per_s", "low", "high", "compute_share", "wait_share", "comm_share"}
 SHORT = ["--rounds", "1", "--seconds", "0.005", "--no-void-check"]
 LIMIT = 150  # seconds for one command
+SLOWDOWN = float(os.environ.get("COHORT_TEST_SLOWDOWN", "1"))
 
 
 def run(*args, status=0, env=None):
@@ -158,14 +159,14 @@ def interrupted():
     marker = f"0.{os.getpid()}1"  # a --seconds nobody else uses, without a last zero; it is on every rank's command line
     bench = subprocess.Popen([COHORT, "bench", "--size", "4,1MiB", "--rounds", "1000", "--seconds", marker, "--json"], stdout=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 20 * SLOWDOWN
         while len(alive(marker)) < 3:  # the bench, and ranks
             assert time.monotonic() < deadline, "no rank was started"
             time.sleep(0.02)
     finally:
         bench.send_signal(signal.SIGKILL)
         bench.wait()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 5 * SLOWDOWN
     while alive(marker):
         assert time.monotonic() < deadline, f"left behind: {alive(marker)}"
         time.sleep(0.02)

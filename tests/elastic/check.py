@@ -165,7 +165,7 @@ def unsupervised_end(job, whom, limit):
     job.process.poll()
     wait_until("nothing is left", lambda: (job.process.poll(), not alive(everybody))[1])
     took = time.monotonic() - at
-    assert took < limit, f"{took} s\n{job.log()}"
+    assert took < limit * SLOWDOWN, f"{took} s\n{job.log()}"
     return took
 
 
@@ -190,7 +190,7 @@ def supervised(programs, scratch):
             at, _ = job.kill_coordinator([dice.choice(job.workers())] if kill else [])
             took = (job.await_epoch_after(epoch) if kill else job.await_next_step()) - at
             print(f"coordinator{' and worker' if kill else ''}: next step after {took:.2f} s, {job.steps_lost() - lost} steps again")
-            assert took <= 5 and job.steps_lost() - lost <= kill, job.log()
+            assert took <= 5 * SLOWDOWN and job.steps_lost() - lost <= kill, job.log()
         job.await_size(3)
         job.await_step(job.step() + 20)
         job.stops()
@@ -342,8 +342,10 @@ def shards_lost(programs, scratch):
             job.await_size(n)
             wait_until("a checkpoint", lambda: job.runs.checkpoints(name))
             before = job.epoch()
-            for pid in [job.pid_of(rank) for rank in whom]:
-                job.kill(pid)
+            pids = [job.pid_of(rank) for rank in whom]
+            for number in (signal.SIGSTOP, signal.SIGKILL):  # at once: none of them sees the other go
+                for pid in pids:
+                    job.kill(pid, number)
             job.await_epoch_after(before)
             job.await_size(n)
             job.await_step(job.step() + 10)

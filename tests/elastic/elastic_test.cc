@@ -198,12 +198,12 @@ TEST(ElasticProcesses, TrainToTheEndWithoutFaults) {
 }
 
 TEST(ElasticProcesses, GoOnWithoutAKilledOneAndWithItsReplacement) {
-  Job job({.least = 2, .most = 3, .wanted = 3, .respawns = 10}, 2000);
+  Job job({.least = 2, .most = 3, .wanted = 3, .respawns = 10}, 4000);
   job.start(3);
   data::Dice dice(20261116);
   for (int i = 0; i < 4; ++i) {
     const std::int64_t at = job.committed() + 5 + static_cast<std::int64_t>(dice.below(30));
-    ASSERT_TRUE(job.until([&] { return job.committed() >= at && job.running().size() == 3; }, 30s)) << job.said();
+    ASSERT_TRUE(job.until([&] { return job.committed() >= at && job.size_of(job.newest_epoch()) == 3; }, 30s * slowdown())) << job.said();
     const std::uint32_t epoch = job.newest_epoch();
     const auto killed = Clock::now();
     kill(job.running()[dice.below(job.running().size())], SIGKILL);
@@ -214,21 +214,21 @@ TEST(ElasticProcesses, GoOnWithoutAKilledOneAndWithItsReplacement) {
     fmt::print("kill {}: detected after {:.3f} s, next step committed after {:.3f} s\n", i, Seconds(*seen - killed).count(),
                recovered.count());
   }
-  ASSERT_TRUE(job.ends(60s)) << job.said();
+  ASSERT_TRUE(job.ends(60s * slowdown())) << job.said();
   EXPECT_FALSE(job.ending()->error);
-  EXPECT_EQ(job.committed(), 2000);
+  EXPECT_EQ(job.committed(), 4000);
   EXPECT_THAT(job.broken(), IsEmpty()) << job.said();
 }
 
 TEST(ElasticProcesses, LetAPreemptedOneGoAfterTheStep) {
-  Job job({.least = 1, .most = 3, .wanted = 3}, 1500);
+  Job job({.least = 1, .most = 3, .wanted = 3}, 3000);
   job.start(3);
   ASSERT_TRUE(job.until([&] { return job.committed() >= 20; }, 30s)) << job.said();
   const pid_t leaver = job.running()[1];
   kill(leaver, SIGUSR1);
   ASSERT_TRUE(job.until([&] { return job.running().size() == 2; }, 10s)) << job.said();
   EXPECT_EQ(job.status(leaver), 0);
-  ASSERT_TRUE(job.ends(60s)) << job.said();
+  ASSERT_TRUE(job.ends(60s * slowdown())) << job.said();
   EXPECT_FALSE(job.ending()->error);
   EXPECT_EQ(job.size_of(2), 2);
   EXPECT_THAT(job.said(), HasSubstr("leaves: SIGUSR1"));
@@ -242,15 +242,15 @@ TEST(ElasticProcesses, LetAPreemptedOneGoAfterTheStep) {
 }
 
 TEST(ElasticProcesses, EvictAStoppedOneAndTakeItBackAsNew) {
-  Job job({.least = 1, .most = 3, .wanted = 3, .respawns = 0, .heartbeat = 0.2}, 8000);
+  Job job({.least = 1, .most = 3, .wanted = 3, .respawns = 0, .heartbeat = 0.2 * slowdown()}, 8000);
   job.start(3);
   ASSERT_TRUE(job.until([&] { return job.committed() >= 20; }, 30s)) << job.said();
   const pid_t stopped = job.running()[0];
   kill(stopped, SIGSTOP);
-  ASSERT_TRUE(job.until([&] { return job.size_of(2) == 2; }, 10s)) << job.said();
-  EXPECT_THAT(job.said(), HasSubstr("nothing heard for 0.6 s"));
+  ASSERT_TRUE(job.until([&] { return job.size_of(2) == 2; }, 10s * slowdown())) << job.said();
+  EXPECT_THAT(job.said(), HasSubstr(fmt::format("nothing heard for {:g} s", 0.6 * slowdown())));
   kill(stopped, SIGCONT);
-  ASSERT_TRUE(job.until([&] { return job.size_of(3) == 3; }, 10s)) << job.said();
+  ASSERT_TRUE(job.until([&] { return job.size_of(job.newest_epoch()) == 3; }, 10s * slowdown())) << job.said();
   ASSERT_TRUE(job.ends(60s * slowdown())) << job.said();
   EXPECT_FALSE(job.ending()->error) << job.said();
   EXPECT_THAT(job.broken(), IsEmpty()) << job.said();
@@ -274,12 +274,12 @@ TEST(ElasticHang, IsLeftBehindUntilItAsksAgain) {
 }
 
 TEST(ElasticProcesses, TakeInNewcomersWithoutARestart) {
-  Job job({.least = 1, .most = 4, .wanted = 2}, 3000);
+  Job job({.least = 1, .most = 4, .wanted = 2}, 6000);
   job.start(2);
   ASSERT_TRUE(job.until([&] { return job.committed() >= 20; }, 30s)) << job.said();
   job.start(2);
   ASSERT_TRUE(job.until([&] { return job.size_of(job.newest_epoch()) == 4; }, 20s)) << job.said();
-  ASSERT_TRUE(job.ends(60s)) << job.said();
+  ASSERT_TRUE(job.ends(60s * slowdown())) << job.said();
   EXPECT_THAT(job.broken(), IsEmpty()) << job.said();
 }
 

@@ -1,4 +1,5 @@
 """Claims about elastic jobs on several hosts: hosts.py <programs> <claim>"""
+import contextlib
 import os
 import random
 import signal
@@ -13,7 +14,7 @@ from jobs import FOR_EVER, SLOWDOWN, wait_until  # noqa: E402
 
 
 def empty(net):
-    wait_until("nothing stays behind on any host", lambda: not any(net.processes(h) for h in range(len(net.holders) - 1)), 5)
+    wait_until("nothing stays behind on any host", lambda: not any(net.processes(h) for h in range(len(net.holders) - 1)), 5 * SLOWDOWN)
 
 
 def spread(programs, scratch):
@@ -197,7 +198,7 @@ def asked(programs, scratch):
         job.await_size(4)
         job.await_step(job.step() + 20)
         for pid in set(net.processes(2)) - set(job.workers_on(2)):
-            with open(f"/proc/{pid}/cmdline") as words:
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline") as words:  # it may be gone with the one before
                 if words.read().startswith(os.path.join(programs, "cohort") + "\0agent"):
                     os.kill(pid, signal.SIGTERM)
         job.await_size(2)

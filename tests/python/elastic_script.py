@@ -44,9 +44,12 @@ def misbehave(state):
         if hvd.rank() == 2:
             os.kill(os.getpid(), signal.SIGUSR1)
             (folder / "leaves").touch()
+        if hvd.rank() == 0:
+            (folder / f"votes{commit}").touch()
         if hvd.rank() == victim:
-            while not (folder / "leaves").exists():
+            while not ((folder / "leaves").exists() and (folder / f"votes{commit}").exists()):
                 time.sleep(0.01)
+            time.sleep(0.1 * float(os.environ.get("COHORT_TEST_SLOWDOWN", "1")))  # rank 0 votes
             (folder / f"dies{commit}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         if hvd.rank() in (1, 2):

@@ -1,7 +1,9 @@
 """A rank is killed: every survivor hears it within a second, by name, in c10d's own exception; nothing is left behind.
 And the two launchers: torchrun and `cohort run`."""
+import contextlib
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -50,9 +52,12 @@ dist.destroy_process_group()
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the system gives away: nobody is given it before rank 0 takes it."""
+    for port in random.sample(range(20000, 32000), 100):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("100 ports, none of them free")
 
 
 def start(count, *arguments):

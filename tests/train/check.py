@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Claims about `cohort train`: check.py <folder of programs> <claim>. Exit status 0 when the claim holds."""
+import contextlib
 import glob
 import os
 import random
@@ -13,7 +14,7 @@ import tempfile
 import time
 import urllib.request
 
-from runs import LIMIT, TINY, Runs, wait_until, workers
+from runs import LIMIT, SLOWDOWN, TINY, Runs, wait_until, workers
 from slowing import LONG_STEPS, Slowed, namings
 
 # Dropout, batch norm and momentum: everything that a resumed run could forget.
@@ -64,21 +65,36 @@ def stages(runs):
         assert tested(f"stage{stage}") == tested("plain"), f"other evaluations in stage {stage}"
 
 
+def caught(runs, name, ready, act, n=2, **sets):
+    """The status of a run on which `act` was done while it learned, and for how long it went on. One that was quicker and learned all that the
+    run "whole" did is made again."""
+    for _ in range(5):
+        shutil.rmtree(runs.path(name), ignore_errors=True)
+        job = runs.start(name, n, **sets)
+        try:
+            wait_until("some steps, or the end", lambda: ready() or job.poll() is not None)
+            with contextlib.suppress(KeyError, ProcessLookupError):  # its ranks are gone
+                act(job)
+            start = time.monotonic()
+            status = job.wait(LIMIT)
+        finally:
+            job.kill()
+            job.wait(LIMIT)
+        if runs.losses(name)[-1:] != runs.losses("whole")[-1:]:
+            return status, time.monotonic() - start
+    raise AssertionError("five runs were over before anything could be done to them:\n" + runs.log(name))
+
+
 def killed_and_resumed(runs, rule):
     sets = {**FORGETFUL, "optim__rule": rule}
     runs.train("whole", **sets)
-    job = runs.start("killed", **sets)
 
     def in_the_middle():
-        assert job.poll() is None, "the run ended before it could be killed:\n" + runs.log("killed")
         steps = [int(path[-8:]) for path in runs.checkpoints("killed")]
         return steps and steps[-1] % STEPS_PER_EPOCH and len(runs.metrics("killed")) > STEPS_PER_EPOCH
 
-    wait_until("a checkpoint in the middle of an epoch", in_the_middle)
-    os.kill(workers(job.pid)[1], signal.SIGKILL)
-    start = time.monotonic()
-    status = job.wait(LIMIT)
-    assert time.monotonic() - start < LIMIT / 9, f"the other rank lived on for {time.monotonic() - start:.1f} s"
+    status, took = caught(runs, "killed", in_the_middle, lambda job: os.kill(workers(job.pid)[1], signal.SIGKILL), **sets)
+    assert took < LIMIT / 9, f"the other rank lived on for {took:.1f} s"
     assert status == 128 + signal.SIGKILL, status
     assert "rank 1 failed first: killed by SIGKILL" in "\n".join(runs.log("killed").splitlines()[-12:]), runs.log("killed")
     again = runs.train("killed", **sets)
@@ -102,20 +118,12 @@ def resume_adam(runs):
 
 def told_to_leave(runs, name, number, whom, **sets):
     """Sends it while the run learns; the step after which the run ended, and what it said."""
-    job = runs.start(name, **sets)
-
-    def learns():
-        assert job.poll() is None, "the run ended before it could be told:\n" + runs.log(name)
-        return len(runs.losses(name)) > STEPS_PER_EPOCH + 3
-
-    try:
-        wait_until("some steps of the second epoch", learns)
+    def tell(job):
         for pid in whom(job):
             os.kill(pid, number)
-        assert job.wait(LIMIT) == 0, runs.log(name)
-    finally:
-        job.kill()
-        job.wait(LIMIT)
+
+    status, _ = caught(runs, name, lambda: len(runs.losses(name)) > STEPS_PER_EPOCH + 3, tell, **sets)
+    assert status == 0, runs.log(name)
     said = re.findall(r"^(rank .*) got (\w+): the run ends after update (\d+) of \d+, saved in (.*); start it again to go on$", runs.log(name), re.M)
     assert len(said) == 1 and said[0][1] == signal.Signals(number).name and said[0][3] == runs.path(name) + "/checkpoints", runs.log(name)
     step = int(said[0][2])
@@ -187,21 +195,16 @@ def buddies(runs):
         if not whole:
             runs.train("whole", n=3, sync=sync, **sets)
             whole = consolidated(runs, "whole")
-        job = runs.start(name, n=3, sync=sync, **sets)
 
-        def learns():
-            assert job.poll() is None, "the run ended before it could be killed:\n" + runs.log(name)
-            return len(runs.metrics(name)) > 3
+        def kill(job):
+            assert not runs.checkpoints(name), "an older checkpoint would do"
+            os.kill(workers(job.pid)[lost], signal.SIGKILL)
 
-        wait_until("some steps", learns)
-        assert not runs.checkpoints(name), "an older checkpoint would do"
-        os.kill(workers(job.pid)[lost], signal.SIGKILL)
-        start = time.monotonic()
-        assert job.wait(LIMIT) == 128 + signal.SIGKILL, runs.log(name)
-        took = time.monotonic() - start
+        status, took = caught(runs, name, lambda: len(runs.metrics(name)) > 3, kill, n=3, sync=sync, **sets)
+        assert status == 128 + signal.SIGKILL, runs.log(name)
         said = runs.log(name)
         assert "nothing is lost: " in said and f"rank {lost} failed first: killed by SIGKILL" in said, said
-        assert took < 10, f"the survivors took {took:.1f} s"
+        assert took < 10 * SLOWDOWN, f"the survivors took {took:.1f} s"
         assert len(runs.checkpoints(name)) == 1 and not glob.glob(runs.path(name) + "/checkpoints/.*"), os.listdir(runs.path(name) + "/checkpoints")
         rescued = int(runs.checkpoints(name)[0][-8:])
         again = runs.train(name, n=3, sync=sync, checkpoint__resume="must", **sets)
@@ -442,7 +445,7 @@ def flipped(runs):
     """One bit of one parameter flips on one rank: at the next comparison all ranks stop, the rank and the tensor are named, and no checkpoint holds it."""
     flip = os.path.join(os.path.dirname(runs.cohort), "train_flip")
     def run(name, n, rank, **sets):
-        words = [runs.cohort, "run", "-n", str(n), "--", flip, str(rank), "7", f"out={runs.path(name)}"]
+        words = [runs.cohort, "run", "-n", str(n), "--grace", "60s", "--", flip, str(rank), "7", f"out={runs.path(name)}"]
         words += [f"{key.replace('__', '.')}={value}" for key, value in {**TINY, "epochs": 0, "steps": 30, "checkpoint.keep": 50, "checkpoint.every_epochs": 0, **sets}.items()]
         return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, env=runs.env, cwd=runs.folder)
     last = lambda name: int(runs.checkpoints(name)[-1][-8:]) if runs.checkpoints(name) else 0
@@ -469,26 +472,26 @@ def slow(runs):
     """A rank that computes at half its speed is named within 20 steps and when it is back: on the screen, in the metrics, over HTTP and in the table."""
     job = runs.start("run", n=4, steps=150, observe__prometheus_port=0, **LONG_STEPS)
     step = lambda: max((m["step"] for m in runs.metrics("run")), default=0)
+    named = lambda: namings(runs.metrics("run"), 2)  # beside other work another may be slow as well, at times
     page = lambda: urllib.request.urlopen(re.search(r"metrics at (\S+)", runs.log("run"))[1], timeout=LIMIT).read().decode()
     try:
         wait_until("some steps", lambda: step() >= 24)
-        assert not namings(runs.metrics("run")), f"named although all are equal: {namings(runs.metrics('run'))}"
+        assert not named(), f"named although all are equal: {named()}"
         with Slowed(workers(job.pid)[2], 2):
             start = step()
-            wait_until("it is named", lambda: namings(runs.metrics("run")))
-            assert 'cohort_rank_slow{rank="2"} 1' in page() and "cohort_slow_ranks 1" in page(), page()
-        named, rank, _ = namings(runs.metrics("run"))[0]
-        most = 20 * float(os.environ.get("COHORT_TEST_SLOWDOWN", "1"))  # beside other work all ranks are slow at times
-        assert rank == 2 and named - start <= most, f"rank {rank} was named {named - start} steps after rank 2 became slow"
-        wait_until("it is back", lambda: len(namings(runs.metrics("run"))) == 2)
+            wait_until("it is named", lambda: named() or step() > start + 20 * SLOWDOWN)
+            assert named(), f"rank 2 was not named in {step() - start} steps: {namings(runs.metrics('run'))}"
+            assert 'cohort_rank_slow{rank="2"} 1' in page() and re.search("^cohort_slow_ranks [1-4]$", page(), re.M), page()
+        first = named()[0][0]
+        wait_until("it is back", lambda: len(named()) == 2)
         assert job.wait(LIMIT) == 0, runs.log("run")
     finally:
         job.kill()
         job.wait(LIMIT)
-    assert [(r, s) for _, r, s in namings(runs.metrics("run"))] == [(2, True), (2, False)], namings(runs.metrics("run"))
+    assert [slow for _, _, slow in named()] == [True, False], named()
     said = runs.log("run")
-    assert re.search(rf"step {named}: rank 2 is slow: 0\.\d+ of the median throughput", said) and "rank 2 is no longer slow" in said, said
-    assert re.search(rf"slow ranks +rank 2 \(0\.\d+ of the median\) from step {named} on to \d+", said), said
+    assert re.search(rf"step {first}: rank 2 is slow: 0\.\d+ of the median throughput", said) and "rank 2 is no longer slow" in said, said
+    assert re.search(rf"slow ranks +rank 2 \(0\.\d+ of the median\) from step {first} on to \d+", said), said
 
 
 def precision_stages(runs):

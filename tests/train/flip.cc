@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -26,6 +27,7 @@ void flip(cohort::Learner& learner) {
 
 int main(int argc, char** argv) try {
   if (argc < 3) throw std::runtime_error("usage: train_flip RANK STEP key=value ..");
+  std::signal(SIGTERM, SIG_IGN);  // the others have failed: what this one saves must get to the disk all the same
   const int rank = std::atoi(argv[1]), step = std::atoi(argv[2]);
   const cohort::TrainConfig config = cohort::read_settings({.file = {}, .sets = {argv + 3, argv + argc}});
   if (auto seat = cohort::ElasticJob::from_environment(cohort::group::read_environment())) {
