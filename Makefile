@@ -2,8 +2,9 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test build chaos python test-python-all bench bench-precision bench-plan bench-loading hostile format lint asan tsan fuzz clean setup
-JOBS := $(shell nproc)
+.PHONY: help demo test test-all build chaos python test-python-all bench bench-precision bench-plan bench-loading hostile format lint asan tsan fuzz clean setup
+# Compilers at a time, by cores and memory; asked for when a recipe runs, as setup brings the Python that counts.
+JOBS = $$(python3 tools/machine.py jobs)
 BENCH_SIZES := 4,1KiB,64KiB,1MiB,16MiB,100MiB,256MiB
 BENCH_RANKS := 2 4
 # ThreadSanitizer wants its shadow memory at fixed places, which kernels with much address randomisation take away.
@@ -28,8 +29,11 @@ build: setup ## build/bin/cohort, the libraries and the tests
 	@$(call configure,default,build)
 	@cmake --build --preset default -j $(JOBS)
 
-test: build ## build, then every test
-	@tools/test.sh
+test: build ## build, then every test but the slow ones: labels `unit` and `process`, flaky ones into build/flaky.txt
+	@python3 tools/run_tests.py build -LE slow
+
+test-all: build ## the same with the slow ones: every row of chaos, a storm of hostile connections, all Python tests
+	@python3 tools/run_tests.py build
 
 chaos: build ## every fault of docs/reliability.md against real jobs, into build/chaos.jsonl; CHAOS_TRIES (200), CHAOS_ROWS, CHAOS_SEED, CHAOS_MINUTES
 	@python3 tests/chaos/chaos.py build/bin build/chaos.jsonl --tries $(or $(CHAOS_TRIES),200) --rows $(or $(CHAOS_ROWS),all) --seed $(or $(CHAOS_SEED),1) $(if $(CHAOS_MINUTES),--minutes $(CHAOS_MINUTES))
@@ -58,27 +62,27 @@ bench-loading: build ## what loading and augmenting cost of the shortest trainin
 hostile: build ## a million hostile connections to a running job, step times with and without, into build/hostile.jsonl: about twenty minutes; HOSTILE_JOBS=fixed,elastic,hosts,nodes
 	@tests/hostile/check.py build/bin storm
 
-format: ## rewrite the sources and docs/rooms.svg as the house style wants them
+format: ## rewrite the sources and docs/modules.svg as the style wants them
 	@tools/setup.sh lint
 	@tools/lint.sh format
-	@tools/rooms.py --draw >/dev/null
+	@tools/modules.py --draw >/dev/null
 
-lint: setup ## formatting, clang-tidy on the torch-free rooms, arrows between rooms
+lint: setup ## formatting, clang-tidy on the torch-free modules, arrows between modules
 	@tools/setup.sh lint
 	@$(call configure,default,build)
 	@tools/lint.sh check-format
-	@tools/rooms.py --check >/dev/null
+	@tools/modules.py --check >/dev/null
 	@tools/lint.sh tidy
 
-asan: setup ## the torch-free rooms' tests under AddressSanitizer and UBSan
+asan: setup ## the torch-free modules' tests under AddressSanitizer and UBSan
 	@$(call configure,asan,build-asan)
 	@cmake --build --preset asan -j $(JOBS)
-	@COHORT_TEST_SLOWDOWN=2 UBSAN_OPTIONS=print_stacktrace=1 ctest --preset asan -j $(JOBS) --no-tests=error
+	@UBSAN_OPTIONS=print_stacktrace=1 python3 tools/run_tests.py build-asan -LE tree
 
-tsan: setup ## the torch-free rooms' tests under ThreadSanitizer
+tsan: setup ## the torch-free modules' tests under ThreadSanitizer
 	@$(call configure,tsan,build-tsan)
 	@$(STILL) cmake --build --preset tsan -j $(JOBS)
-	@COHORT_TEST_SLOWDOWN=2 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(STILL) ctest --preset tsan -j $(JOBS) --no-tests=error
+	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $(STILL) python3 tools/run_tests.py build-tsan -LE tree -E MoreThan4294967296Elements
 
 fuzz: setup ## each fuzzer for FUZZ_SECONDS (20)
 	@tools/setup.sh fuzz

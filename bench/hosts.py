@@ -60,16 +60,16 @@ def run_ranks(commands, limit, environments=None, may_crash=False):
     try:
         for command, more in zip(commands, environments or [{}] * len(commands)):
             started.append(subprocess.Popen([str(w) for w in command], stdout=subprocess.PIPE, text=True, env=dict(os.environ, **more)))
-        said = started[0].communicate(timeout=limit)[0]
+        output = started[0].communicate(timeout=limit)[0]
         codes = [p.wait(timeout=limit) for p in started]
     finally:
         for p in started:
             if p.poll() is None:
                 p.send_signal(signal.SIGKILL)
                 p.wait()
-    if any(c != 0 and not (may_crash and said and c == -signal.SIGABRT) for c in codes):
+    if any(c != 0 and not (may_crash and output and c == -signal.SIGABRT) for c in codes):
         sys.exit(f"ranks ended with {codes}: {' '.join(map(str, commands[0]))}")
-    return said
+    return output
 
 
 def measure(o, spaces, congestion, algorithm, limit):

@@ -1,5 +1,5 @@
 // One rank of an all-reduce between hosts, for bench/hosts.py, which starts it in network namespaces: without a launcher, so that what is
-// measured is the mesh and the collective. Rank 0 prints one JSON line.
+// measured is the transport and the collective. Rank 0 prints one JSON line.
 //   hosts_bench <rank> <secret file> <address,address,..> <bytes> <rounds> <algorithm or auto> <congestion> <allocate or any> <streams>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,7 +21,7 @@ using collective::Op;
 using collective::piece;
 
 struct Wanted {
-  net::MeshPlan plan;
+  net::ConnectPlan plan;
   std::size_t count;
   int rounds;
   std::string algorithm;
@@ -62,7 +62,7 @@ double on_cores() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-// The first row of what the selector says.
+// The first row of the selector's explanation.
 std::string chosen(collective::Communicator& comm, collective::Piece data) {
   const std::string text = comm.explain(data, Op::sum);
   const std::size_t first = text.find_first_not_of(" \n", text.find('\n'));
@@ -71,7 +71,7 @@ std::string chosen(collective::Communicator& comm, collective::Piece data) {
 
 void run(const Wanted& w) {
   auto listener = net::listen_on(w.plan.addresses[static_cast<std::size_t>(w.plan.me.value)], w.plan.secret);
-  const auto comm = collective::open(net::connect_mesh(w.plan, std::move(listener), Deadline::in(30s)), {.timeout = Seconds{60}});
+  const auto comm = collective::open(net::connect_peers(w.plan, std::move(listener), Deadline::in(30s)), {.timeout = Seconds{60}});
   const auto region = comm->allocate(w.count * sizeof(float));
   std::vector<float> elsewhere(w.allocate ? 0 : w.count);
   const auto values = w.allocate ? region.as<float>() : std::span(elsewhere);

@@ -3,7 +3,7 @@
 
     sudo bench/hosts_step.py --hosts 2 --models cnn,resnet18 --rate 1000 --rounds 3
 
-One rank a host. In turns, over the same link: cohort, torch's DDP (bench/contestants/torch_ddp.py), the same ranks without any synchronisation
+One rank a host. In turns, over the same link: cohort, torch's DDP (bench/baselines/torch_ddp.py), the same ranks without any synchronisation
 (what a step computes), and an all-reduce of the model's gradients alone (what it communicates). A step cannot be shorter than the longer
 of the last two; `over_limit` says how much longer it is. Ranks that wait for each other in every step cannot be faster than the slower one of each:
 `lockstep_ms` is what the steps of the unsynchronised ranks come to that way, and `over_lockstep` how much longer ours are than that or the all-reduce. `exposed` is the share of our own steps
@@ -48,23 +48,23 @@ def in_each(o, spaces, command):
 
 def ours(o, spaces, model, who, secret, number):
     spec, data, batch, lr, warm, steps, _ = chosen(o, model)
-    command = [os.path.join(o.programs, "cohort-worker"), "bench-step", "--contestant", who, "--model", spec, "--data", data, "--batch", batch,
-               "--lr", lr, "--warm", warm, "--steps", steps, "--optim", "sgd"]
+    command = [os.path.join(o.programs, "cohort-worker"), "bench-step", "--implementation", who, "--model", spec, "--data", data, "--batch", batch,
+               "--lr", lr, "--warm", warm, "--steps", steps, "--optimizer", "sgd"]
     places = [dict(QUIET, COHORT_PLACE="torchrun", RANK=str(r), WORLD_SIZE=str(o.hosts), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="10.77.0.1",
                    MASTER_PORT=str(21000 + 2 * number), TORCHELASTIC_RUN_ID=f"bench{number}", COHORT_SECRET_FILE=secret)
               for r in range(o.hosts)]
-    said = json.loads(hosts.run_ranks(in_each(o, spaces, command), LIMIT, places).strip().splitlines()[-1])
-    return o.hosts * batch / said["samples_per_s"], o.hosts * batch / said["lockstep_samples_per_s"], said["exposed_share"]
+    output = json.loads(hosts.run_ranks(in_each(o, spaces, command), LIMIT, places).strip().splitlines()[-1])
+    return o.hosts * batch / output["samples_per_s"], o.hosts * batch / output["lockstep_samples_per_s"], output["exposed_share"]
 
 
 def ddp(o, spaces, model, number):
     _, _, batch, lr, warm, steps, _ = chosen(o, model)
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "contestants", "torch_ddp.py")
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "baselines", "torch_ddp.py")
     command = [o.python, "-W", "ignore", script, "--ranks", o.hosts, "--model", model, "--batch", batch, "--lr", lr, "--warm", warm, "--steps", steps]
     places = [dict(QUIET, RANK=str(r), WORLD_SIZE=str(o.hosts), MASTER_ADDR="10.77.0.1", MASTER_PORT=str(31000 + number), GLOO_SOCKET_IFNAME="eth0",
-                   COHORT_CONTESTANT_PARENT=str(os.getpid())) for r in range(o.hosts)]
-    said = json.loads(hosts.run_ranks(in_each(o, spaces, command), LIMIT, places, may_crash=True).strip().splitlines()[-1])
-    return o.hosts * batch / said["samples_per_s"]
+                   COHORT_BASELINE_PARENT=str(os.getpid())) for r in range(o.hosts)]
+    output = json.loads(hosts.run_ranks(in_each(o, spaces, command), LIMIT, places, may_crash=True).strip().splitlines()[-1])
+    return o.hosts * batch / output["samples_per_s"]
 
 
 def all_reduce(o, spaces, model):
@@ -93,7 +93,7 @@ def main():
         for space in spaces:
             try:
                 hosts.sh("ip", "netns", "exec", space, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={o.congestion}")
-            except subprocess.CalledProcessError:  # both contestants are to have the same
+            except subprocess.CalledProcessError:  # both baselines are to have the same
                 sys.exit(f"this kernel lets no namespace choose {o.congestion}: add it to the sysctl net.ipv4.tcp_allowed_congestion_control, or try another "
                          "--congestion, the system's for one")
         secret.write(secrets.token_hex(32))

@@ -14,7 +14,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/fd.h"
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/kernels/kernels.h"
 
 namespace {
 

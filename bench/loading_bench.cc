@@ -29,14 +29,14 @@ std::vector<double> time_batches(const MemoryDataset& set, const Transforms& tra
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), std::minstd_rand(2));
   std::vector<float> out(static_cast<std::size_t>(batch * 28 * 28));
-  Workbench bench;
+  TransformScratch scratch;
   std::vector<double> taken;
   for (std::int64_t epoch = 0; epoch < 5; ++epoch)
     for (std::int64_t at = 0; at + batch <= set.size(); at += batch) {
       const auto start = Clock::now();
-      const Making how{.set = set, .transforms = transforms, .seed = 1, .epoch = epoch};
-      make_rows(how, std::span(order).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(batch)), {out.data(), labels.data()},
-                bench);
+      const CollateOptions how{.set = set, .transforms = transforms, .seed = 1, .epoch = epoch};
+      collate(how, std::span(order).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(batch)), {out.data(), labels.data()},
+              scratch);
       taken.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
     }
   std::sort(taken.begin(), taken.end());

@@ -32,7 +32,7 @@ def run(cohort, name, ranks, steps, folder):
     spec, data, batch, usual = MODELS[name]
     settings = {
         "model": spec, "data.train": data, "data.test": "", "data.batch": batch, "epochs": 0, "steps": steps or usual,
-        "optim.rule": RULES.get(name, "sgd(lr=0.01, momentum=0.9)"), "optim.schedule": "constant", "data.transforms": "",
+        "optimizer": RULES.get(name, "sgd(lr=0.01, momentum=0.9)"), "optim.schedule": "constant", "data.transforms": "",
         "observe.tensorboard": "false", "observe.report": "false", "checkpoint.every_epochs": 0, "checkpoint.resume": "never",
     }
     command = [cohort, "train", "-n", str(ranks), "--plan", "--out", folder]

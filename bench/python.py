@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Cohort's Python package against torch.distributed on gloo, side by side in one run: rounds alternate, medians are told.
+"""Cohort's Python package against torch.distributed on gloo, side by side in one run: rounds alternate, medians are printed.
 
     cohort run -n 2 -- python bench/python.py [--rounds 5] [--only gradients,small]
 
@@ -38,13 +38,13 @@ def timed(work, repeats):
     return (time.perf_counter() - began) / repeats
 
 
-def contest(name, repeats, rounds, contestants):
-    """{contestant: median seconds}; every round runs each of them once."""
-    seconds = {who: [] for who in contestants}
-    for work in contestants.values():
+def contest(name, repeats, rounds, baselines):
+    """{baseline: median seconds}; every round runs each of them once."""
+    seconds = {who: [] for who in baselines}
+    for work in baselines.values():
         work()
     for _ in range(rounds):
-        for who, work in contestants.items():
+        for who, work in baselines.items():
             slowest = torch.tensor([timed(work, repeats)], dtype=torch.float64)
             dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
             seconds[who].append(slowest.item())

@@ -26,7 +26,7 @@ if(COHORT_SANITIZE)
 endif()
 
 option(COHORT_FUZZ "Build the fuzzers (fuzz/) with libFuzzer and AddressSanitizer; needs clang" OFF)
-if(COHORT_FUZZ)  # every room gives the fuzzer its coverage
+if(COHORT_FUZZ)  # every module gives the fuzzer its coverage
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=address,undefined)
 endif()

@@ -1,4 +1,4 @@
-# What the torch-free rooms stand on. The installed CohortConfig.cmake includes this same file, so the two cannot drift apart.
+# What the torch-free modules stand on. The installed CohortConfig.cmake includes this same file, so the two cannot drift apart.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)

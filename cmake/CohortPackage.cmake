@@ -1,33 +1,34 @@
 # Install rules. An outside project says find_package(Cohort) and links
-#   Cohort::cohort   the torch-free rooms, base to train
+#   Cohort::cohort   the torch-free modules, base to train
 #   Cohort::torch    the same for libtorch users (find_package(Cohort COMPONENTS torch)), when built with torch
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(public_rooms base net group collective data optim queue checkpoint observe plan train)
+set(public_modules base net group collective elastic data optim queue checkpoint observe job plan train)
 add_library(cohort_public INTERFACE)
 target_link_libraries(cohort_public INTERFACE cohort_train cohort_queue cohort_data cohort_optim cohort_checkpoint cohort_observe)
 set_target_properties(cohort_public PROPERTIES EXPORT_NAME cohort)
 add_library(Cohort::cohort ALIAS cohort_public)
-list(TRANSFORM public_rooms PREPEND cohort_ OUTPUT_VARIABLE public_targets)
+list(TRANSFORM public_modules PREPEND cohort_ OUTPUT_VARIABLE public_targets)
 install(TARGETS cohort_public ${public_targets} EXPORT CohortTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT CohortTargets NAMESPACE Cohort:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Cohort)
 
 if(COHORT_WITH_TORCH)
-  set(torch_rooms nn sync engine)
+  set(torch_modules nn sync engine ddp)
   add_library(cohort_torch_public INTERFACE)
-  target_link_libraries(cohort_torch_public INTERFACE cohort_trainer cohort_engine cohort_sync cohort_nn cohort_public)
+  target_link_libraries(cohort_torch_public INTERFACE cohort_trainer cohort_ddp cohort_engine cohort_sync cohort_nn cohort_public)
   set_target_properties(cohort_torch_public PROPERTIES EXPORT_NAME torch)
   add_library(Cohort::torch ALIAS cohort_torch_public)
-  install(TARGETS cohort_torch_public cohort_nn cohort_sync cohort_engine cohort_trainer cohort_forecast EXPORT CohortTorchTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS cohort_torch_public cohort_nn cohort_sync cohort_engine cohort_ddp cohort_trainer cohort_forecast EXPORT CohortTorchTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT CohortTorchTargets NAMESPACE Cohort:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Cohort)
   install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindCohortTorch.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Cohort)
 endif()
 
+# cohort.h says which of these headers are public; the others are installed because public ones include them.
 install(FILES ${PROJECT_SOURCE_DIR}/cohort/cohort.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cohort)
-foreach(room ${public_rooms} ${torch_rooms})
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/cohort/${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cohort FILES_MATCHING PATTERN "*.h"
-          PATTERN "conformance.h" EXCLUDE PATTERN "*testing.h" EXCLUDE PATTERN "claims.h" EXCLUDE)  # for tests only
+foreach(module ${public_modules} ${torch_modules})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/cohort/${module} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cohort FILES_MATCHING PATTERN "*.h"
+          PATTERN "conformance.h" EXCLUDE PATTERN "*testing.h" EXCLUDE PATTERN "*samples.h" EXCLUDE)  # for tests only
 endforeach()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/CohortConfig.cmake.in ${PROJECT_BINARY_DIR}/CohortConfig.cmake
@@ -39,7 +40,7 @@ install(FILES ${PROJECT_BINARY_DIR}/CohortConfig.cmake ${PROJECT_BINARY_DIR}/Coh
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Cohort)
 
 # cohort.pc, for builds without CMake: the same archives, highest layer first.
-list(TRANSFORM public_rooms REPLACE "(.+)" "-lcohort_\\1" OUTPUT_VARIABLE archives)
+list(TRANSFORM public_modules REPLACE "(.+)" "-lcohort_\\1" OUTPUT_VARIABLE archives)
 list(REVERSE archives)
 list(JOIN archives " " COHORT_ARCHIVES)
 file(RELATIVE_PATH COHORT_PC_TO_PREFIX /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)  # the package may be moved as a whole

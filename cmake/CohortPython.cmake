@@ -1,6 +1,6 @@
-# cohort_module(python LAYER 9 LINKS cohort_train ...): a room that is a Python extension, target cohort_python, file cohort/_core.*.so.
+# cohort_python_module(python LAYER 9 LINKS cohort_train ...): a module that is a Python extension, target cohort_python, file cohort/_core.*.so.
 #
-# It is built for COHORT_PYTHON and against the torch that is installed there, with torch's own pybind11 headers. The rooms below are
+# It is built for COHORT_PYTHON and against the torch that is installed there, with torch's own pybind11 headers. The modules below are
 # linked in whole and hidden, so that nothing of ours can meet another copy of itself (or of fmt) in the same process.
 # Where that Python has no headers the module is left out, and the configuration says so.
 set(COHORT_PYTHON_PACKAGE ${PROJECT_BINARY_DIR}/python)
@@ -35,15 +35,15 @@ function(cohort_link_package)
   endif()
 endfunction()
 
-function(cohort_module name)
-  cmake_parse_arguments(ROOM "" "LAYER" "LINKS" ${ARGN})
+function(cohort_python_module name)
+  cmake_parse_arguments(MODULE "" "LAYER" "LINKS" ${ARGN})
   cohort_ask_python()
   if(NOT PYTHON_INCLUDE)
     message(STATUS "the Python package is left out: ${COHORT_PYTHON} has no Python.h; install its development package (python3-dev)")
     return()
   endif()
   cohort_link_package()
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/*/*.cc)
   add_library(cohort_${name} MODULE ${sources})
   # Files are compiled four at a time where that proves no header less (CohortChecks.cmake): those without a header of their own.
   set_target_properties(cohort_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
@@ -61,11 +61,11 @@ function(cohort_module name)
   target_include_directories(cohort_${name} SYSTEM PRIVATE ${PROJECT_BINARY_DIR}/torch_pybind11 ${PYTHON_INCLUDE})
   target_compile_definitions(cohort_${name} PRIVATE TORCH_EXTENSION_NAME=_core TORCH_API_INCLUDE_EXTENSION_H
     COHORT_VERSION="${PROJECT_VERSION}" COHORT_TORCH_VERSION="${CohortTorch_VERSION}")
-  target_link_libraries(cohort_${name} PRIVATE ${ROOM_LINKS} Torch::libtorch ${CohortTorch_ROOT}/lib/libtorch_python.so)
+  target_link_libraries(cohort_${name} PRIVATE ${MODULE_LINKS} Torch::libtorch ${CohortTorch_ROOT}/lib/libtorch_python.so)
   target_link_options(cohort_${name} PRIVATE -Wl,--exclude-libs,ALL)
   set_target_properties(cohort_${name} PROPERTIES
     OUTPUT_NAME _core PREFIX "" SUFFIX "${PYTHON_SUFFIX}" LIBRARY_OUTPUT_DIRECTORY ${COHORT_PYTHON_PACKAGE}/cohort
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     BUILD_RPATH "$ORIGIN/../torch/lib")  # installed beside torch; `import cohort` loads torch first in any case
-  set_property(GLOBAL PROPERTY COHORT_ROOM_${name}_TORCH narrow)
+  set_property(GLOBAL PROPERTY COHORT_MODULE_${name}_TORCH narrow)
 endfunction()

@@ -1,6 +1,6 @@
-# COHORT_TORCH=AUTO builds the torch rooms when a fit torch is found and says what it did; ON demands it; OFF leaves them out
+# COHORT_TORCH=AUTO builds the torch modules when a fit torch is found and says what it did; ON demands it; OFF leaves them out
 # (sanitizer builds: torch's libraries are not instrumented).
-set(COHORT_TORCH AUTO CACHE STRING "Build the rooms that use torch: ON, OFF or AUTO")
+set(COHORT_TORCH AUTO CACHE STRING "Build the modules that use torch: ON, OFF or AUTO")
 set_property(CACHE COHORT_TORCH PROPERTY STRINGS AUTO ON OFF)
 set(COHORT_PYTHON "" CACHE FILEPATH "A Python that has torch; empty: .venv/bin/python, then python3")
 
@@ -23,7 +23,7 @@ if(COHORT_TORCH)
   if(CohortTorch_FOUND)
     message(STATUS "torch ${CohortTorch_VERSION} in ${CohortTorch_ROOT} (CUDA libraries: ${CohortTorch_CUDA})")
   elseif(COHORT_TORCH STREQUAL "AUTO")
-    message(STATUS "torch rooms are left out: ${CohortTorch_REASON}")
+    message(STATUS "torch modules are left out: ${CohortTorch_REASON}")
   else()
     message(FATAL_ERROR "COHORT_TORCH=${COHORT_TORCH}, but ${CohortTorch_REASON}")
   endif()
@@ -33,7 +33,7 @@ endif()
 # of one target are compiled four at a time. Names in anonymous namespaces must therefore differ within a target.
 set(COHORT_TORCH_BATCH 4 CACHE STRING "How many files that include all of torch are compiled as one; 1: each alone")
 
-# cohort_use_torch(target [narrow|all]): what a room's `TORCH narrow` or `TORCH all` does to its library and its test program.
+# cohort_use_torch(target [narrow|all]): what a module's `TORCH narrow` or `TORCH all` does to its library and its test program.
 # all: files that include <torch/torch.h> (autograd, nn, optim) cost 21 s each, 9 s with that header precompiled. It is built once, in
 # cohort_torch_pch, when the first target asks (38 s, 700 MB on disk), and shared by all of them, which works because all are compiled
 # with the same flags. narrow: files that only pass tensors around include <ATen/core/Tensor.h> and single <ATen/ops/...> (4 s a file).

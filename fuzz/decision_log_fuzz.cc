@@ -1,12 +1,12 @@
-// The coordinator's log as it may lie on a disk, and single entries. The first byte says which of the two the rest is.
+// The coordinator's log as it may be on a disk, and single entries. The first byte says which of the two the rest is.
 // Whatever the bytes: refused with Kind::corrupt, or entries that make the very same bytes again as far as they count.
 #include <algorithm>
 
 #include "cohort/base/error.h"
-#include "cohort/group/decision_log.h"
+#include "cohort/elastic/decision_log.h"
 
 using namespace cohort;
-using namespace cohort::group;
+using namespace cohort::elastic;
 
 namespace {
 

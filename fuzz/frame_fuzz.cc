@@ -1,12 +1,12 @@
-// Bytes of a peer, as they come off a socket: control frames (with a MAC) and data frames. The first byte says how to cut the stream
+// Bytes of a peer, as read from a socket: control frames (with a MAC) and data frames. The first byte says how to cut the stream
 // into pieces and which reader gets it. Whatever comes, nothing but Kind::corrupt may happen, and memory stays bounded.
 #include <algorithm>
 #include <cstring>
 
 #include "cohort/base/error.h"
-#include "cohort/net/frame.h"
-#include "cohort/net/inflow.h"
-#include "cohort/net/mailbox.h"
+#include "cohort/net/frame/frame.h"
+#include "cohort/net/tcp/receive_stream.h"
+#include "cohort/net/transport/mailbox.h"
 
 using namespace cohort;
 using namespace cohort::net;
@@ -14,7 +14,7 @@ using namespace cohort::net;
 namespace {
 
 void control(ConstBytes bytes, std::size_t piece) {
-  SealedReader reader{Key{}};
+  ControlFrameReader reader{Key{}};
   while (!bytes.empty()) {
     const Bytes space = reader.space();
     if (space.empty() || space.size() > kControlCap + kDigestBytes) __builtin_trap();
@@ -30,10 +30,10 @@ void data(ConstBytes bytes, std::size_t piece) {
   Mailbox mailbox(Rank{0}, 2, 64_KiB);
   std::byte small[4];
   const auto receive = mailbox.post(Rank{1}, {0, 1}, small);
-  Inflow in(mailbox, Rank{1});
+  ReceiveStream in(mailbox, Rank{1});
   while (!bytes.empty()) {
-    const Inflow::Pull pulled = in.feed(bytes.first(std::min(piece, bytes.size())));
-    if (pulled.end != Inflow::End::none || pulled.paused) break;
+    const ReceiveStream::Pull pulled = in.feed(bytes.first(std::min(piece, bytes.size())));
+    if (pulled.end != ReceiveStream::End::none || pulled.paused) break;
     bytes = bytes.subspan(std::min(piece, bytes.size()));
   }
   while (mailbox.take({0, 0, ~0U})) {

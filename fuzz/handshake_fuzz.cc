@@ -1,12 +1,12 @@
-// A stranger at the door, or a false listener: the first byte says which side we are, the rest is what the other one says. It does not know
-// the secret, so it must never get through, must get no text, and must make us allocate nothing. It may have overheard somebody's opening,
-// which vouches for whoever repeats it.
+// An unauthenticated peer, or a false listener: the first byte says which side we are, the rest is what the other one sends. It does not
+// know the secret, so it must never authenticate, must get no text, and must make us allocate nothing. It may replay an overheard opening,
+// which carries a valid proof.
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "cohort/net/crypto.h"
-#include "cohort/net/handshake.h"
+#include "cohort/net/auth/handshake.h"
+#include "cohort/net/crypto/crypto.h"
 
 using namespace cohort;
 using namespace cohort::net;
@@ -20,18 +20,18 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* input, std::size_t si
   nonce[0] = std::byte{2};
   Handshake us(dialer ? Handshake::Side::dialer : Handshake::Side::listener, Secret::from_bytes(key),
                {"fuzz", Epoch{1}, Rank{0}, Role::worker}, {}, nonce);
-  std::size_t said = us.to_send().size();
-  us.sent(said);
+  std::size_t sent = us.to_send().size();
+  us.sent(sent);
   ConstBytes bytes = std::as_bytes(std::span(input + 1, size - 1));
   if (!dialer && (input[0] & 32) != 0) {
-    const Digest vouch = hmac(key, {as_bytes("cohort 1 opening"), ConstBytes(nonce).first(16)});
+    const Digest proof = hmac(key, {as_bytes("cohort 1 opening"), ConstBytes(nonce).first(16)});
     Nonce theirs = nonce;
-    std::copy_n(vouch.begin(), 16, theirs.begin() + 16);
+    std::copy_n(proof.begin(), 16, theirs.begin() + 16);
     Handshake overheard(Handshake::Side::dialer, Secret::from_bytes(key), {"fuzz", Epoch{1}, Rank{1}, Role::worker}, {}, theirs);
     std::copy(overheard.to_send().begin(), overheard.to_send().end(), us.space().begin());
     us.advance(Handshake::kOpening);
-    if (!us.vouched()) __builtin_trap();
-    said += us.to_send().size();
+    if (!us.proof_seen()) __builtin_trap();
+    sent += us.to_send().size();
     us.sent(us.to_send().size());
   }
   while (!bytes.empty() && !us.space().empty()) {
@@ -39,13 +39,13 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* input, std::size_t si
     const std::size_t n = std::min({piece, bytes.size(), space.size()});
     std::memcpy(space.data(), bytes.data(), n);
     us.advance(n);
-    said += us.to_send().size();
+    sent += us.to_send().size();
     us.sent(us.to_send().size());
     bytes = bytes.subspan(n);
   }
   if (us.done()) __builtin_trap();
-  // A listener says its opening and nothing more; a dialer its opening and one claim.
-  if (said > Handshake::kOpening + (dialer ? Handshake::kClaim : 0)) __builtin_trap();
+  // A listener sends its opening and nothing more; a dialer its opening and one claim.
+  if (sent > Handshake::kOpening + (dialer ? Handshake::kClaim : 0)) __builtin_trap();
   if (us.failure() && us.failure()->kind != Kind::corrupt) __builtin_trap();
   return 0;
 }

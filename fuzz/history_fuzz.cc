@@ -1,10 +1,10 @@
-// Lines of a history, as chaos runs leave them. Whatever the bytes: refused with Kind::corrupt, or lines that survive their own writing
-// and can be judged.
+// Lines of a history, as chaos runs write them. Whatever the bytes: refused with Kind::corrupt, or lines that round-trip and can be
+// checked.
 #include "cohort/base/error.h"
-#include "cohort/group/history.h"
+#include "cohort/elastic/history.h"
 
 using namespace cohort;
-using namespace cohort::group;
+using namespace cohort::elastic;
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* input, std::size_t size) {
   try {

@@ -1,5 +1,5 @@
-// What ranks and rank 0 tell each other in a negotiated queue. The first byte says whether the rest is a request or a response.
-// Whatever the bytes: refused with Kind::corrupt, or a value whose own bytes give themselves again.
+// Messages between ranks and rank 0 in a negotiated queue. The first byte says whether the rest is a request or a response.
+// Whatever the bytes: refused with Kind::corrupt, or a value that encodes and decodes to itself.
 #include "cohort/base/error.h"
 #include "cohort/queue/message.h"
 

@@ -1,4 +1,4 @@
-// Runs every file of the corpus folders given through the fuzz target once: what fuzzing taught stays learnt, under any compiler.
+// Runs every file of the corpus folders given through the fuzz target once: inputs that fuzzing found stay covered, under any compiler.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

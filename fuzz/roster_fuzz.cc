@@ -1,4 +1,4 @@
-// What a worker tells the rendezvous, and what the rendezvous tells the workers. The first byte says which of the two the rest is.
+// Messages of a worker to the rendezvous, and of the rendezvous to the workers. The first byte says which of the two the rest is.
 // Whatever the bytes: refused with Kind::corrupt, or a value that makes the very same bytes again.
 #include <algorithm>
 

@@ -83,7 +83,7 @@ python_with_torch() {
     say "python3 has torch $version: using it"
     use_python "$(python3 -c 'import sys; print(sys.executable)')"
   elif [[ ${COHORT_SETUP:-} == skip ]]; then
-    say "no torch, and COHORT_SETUP=skip: building without the rooms that use it"
+    say "no torch, and COHORT_SETUP=skip: building without the modules that use it"
     use_python none
   else
     say "making .venv with $python_packages (about 1 GB)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clang-tidy on the torch-free rooms (a torch file takes half a minute each). A file that passed is looked at again only when it, a header
+"""clang-tidy on the torch-free modules (a torch file takes half a minute each). A file that passed is looked at again only when it, a header
 of ours that it includes, or .clang-tidy has changed: build/tidy/ remembers. The first run takes a quarter of an hour on two cores."""
 import concurrent.futures
 import functools
@@ -11,8 +11,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TORCH = ("cohort/nn/", "cohort/sync/", "cohort/engine/", "cohort/train/loop/", "cohort/train/forecast/", "cohort/cli/worker/", "cohort/python/",
-         "cohort/collective/engines/gloo", "cohort/collective/engines/nccl", "cohort/collective/engines/torch_engine")
+TORCH = ("cohort/nn/", "cohort/sync/", "cohort/engine/", "cohort/train/loop/", "cohort/plan/forecast/", "cohort/ddp/", "cohort/cli/worker/", "cohort/python/",
+         "cohort/collective/backends/gloo", "cohort/collective/backends/nccl", "cohort/collective/backends/torch_backend")
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"(cohort/[^"]+)"', re.M)
 
 

@@ -50,6 +50,8 @@ bool Config::is_group(std::string_view path) const {
 }
 
 std::string Config::unknown(std::string_view path) const {
+  for (const auto& [was, now] : list_.renamed_)
+    if (was == path) return fmt::format("{} is called {} now", path, now);
   if (is_group(path)) return fmt::format("{} is a group; set one of its fields, like {}.name", path, path);
   std::vector<std::string_view> known;
   for (const Field& f : list_.fields_) known.push_back(f.path);
@@ -83,11 +85,18 @@ void Config::set(std::string_view path, std::string_view value, Source source, s
 }
 
 void Config::read_environment(std::string_view prefix, const std::function<const char*(const char*)>& lookup) {
-  for (const Field& f : list_.fields_) {
-    std::string name = std::string(prefix) + f.path;
+  const auto name_of = [&](const std::string& path) {
+    std::string name = std::string(prefix) + path;
     for (char& c : name) c = c == '.' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+    return name;
+  };
+  for (const Field& f : list_.fields_) {
+    const std::string name = name_of(f.path);
     if (const char* value = lookup(name.c_str())) set(f.path, value, Source::environment, name);
   }
+  for (const auto& [was, now] : list_.renamed_)
+    if (const std::string name = name_of(was); lookup(name.c_str()) != nullptr)
+      throw_failure(Kind::usage, "{}: {}: set {} instead", name, unknown(was), name_of(now));
 }
 
 }  // namespace cohort

@@ -79,7 +79,7 @@ struct FieldGroup {
   std::string path, doc;
 };
 
-// What fields() talks to.
+// What fields() adds its fields to.
 class FieldList {
  public:
   template <class T>
@@ -107,8 +107,14 @@ class FieldList {
     }
   }
 
+  // A setting's former name (in this group) is refused, and the refusal says what it is called now.
+  void renamed(std::string_view was, std::string_view now) { renamed_.push_back({prefix_ + std::string(was), std::string(now)}); }
+
  private:
   friend class Config;
+  struct Renamed {
+    std::string was, now;  // whole paths
+  };
   void add(std::string_view name, FieldTarget target, Range range, Words words, std::string_view doc);
   std::string open_group(std::string_view name, std::string_view doc);  // returns the prefix to go back to
   std::string claim(std::string_view name) const;                       // the full path; Kind::bug when it is taken or malformed
@@ -116,6 +122,7 @@ class FieldList {
   std::string prefix_;  // "bind." inside the group bind
   std::vector<Field> fields_;
   std::vector<FieldGroup> groups_{{"", ""}};
+  std::vector<Renamed> renamed_;
 };
 
 class Config {

@@ -24,9 +24,18 @@ std::string type_text(const Field& f) {
   return allowed.empty() ? std::string(f.type()) : fmt::format("{}, {}", f.type(), allowed);
 }
 
-std::string for_table(std::string text) {  // a bar would end the cell
-  for (auto at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2)) text.insert(at, "\\");
-  return text;
+// A list item of Markdown, in lines of at most 120 characters where its words allow it.
+std::string list_item(std::string_view text) {
+  constexpr std::size_t kWidth = 120;
+  std::string out, line = "-";
+  for (const auto word : split(text, ' ')) {
+    if (line.size() + 1 + word.size() > kWidth) {
+      out += line + "\n";
+      line = " ";
+    }
+    line += fmt::format(" {}", word);
+  }
+  return out + line + "\n";
 }
 
 std::string json_text(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -88,14 +97,14 @@ std::string Config::help() const {
 std::string Config::markdown() const {
   std::string out;
   for (const FieldGroup& group : list_.groups_) {
-    std::string rows;
+    std::string items;
     for (const Field& f : all()) {
       if (parent_of(f.path) != group.path) continue;
-      const auto preset = preset_text(f).empty() ? "" : fmt::format("`{}`", preset_text(f));
-      rows += fmt::format("| `{}` | {} | {} | {} |\n", f.path, for_table(type_text(f)), for_table(preset), for_table(f.doc));
+      const auto preset = preset_text(f).empty() ? "" : fmt::format("; default `{}`", preset_text(f));
+      items += list_item(fmt::format("**`{}`** ({}{}): {}", f.path, type_text(f), preset, f.doc));
     }
     if (!group.path.empty()) out += fmt::format("\n### {}\n\n{}\n", group.path, group.doc);
-    if (!rows.empty()) out += "\n| key | type | default | meaning |\n|---|---|---|---|\n" + rows;
+    if (!items.empty()) out += "\n" + items;
   }
   return out.substr(out.starts_with('\n') ? 1 : 0);
 }

@@ -206,12 +206,12 @@ TEST(Config, HelpAndReferenceListEveryFieldOnce) {
   const auto page = config.markdown();
   for (const Field& f : config.all()) {
     EXPECT_THAT(help, HasSubstr("  " + f.path + " "));
-    EXPECT_THAT(page, HasSubstr("| `" + f.path + "` |"));
+    EXPECT_THAT(page, HasSubstr("- **`" + f.path + "`** ("));
   }
   EXPECT_THAT(help, HasSubstr("integer, 1..4096"));
   EXPECT_THAT(page, HasSubstr("### bind\n\nwhere ranks run\n"));
-  EXPECT_THAT(page, HasSubstr("`it\\|is`"));
-  EXPECT_THAT(page, testing::StartsWith("| key |"));
+  EXPECT_THAT(page, HasSubstr("default `it|is`"));
+  EXPECT_THAT(page, testing::StartsWith("- **`"));
 }
 
 TEST(Config, ExportsAJsonSchema) {
@@ -270,6 +270,40 @@ TEST(Config, ReadsAFile) {
   EXPECT_EQ(job.n, 3);
   EXPECT_EQ(config.all()[0].where, dir.file("job.yaml") + ":1:4");
   EXPECT_EQ(failure_of([&] { config.read_file(dir.file("none")); }).kind, Kind::system);
+}
+
+// Settings that had other names: `optimizer` was rule in the group optim, `backend` was comm.
+struct Renamed {
+  std::string optimizer = "sgd", backend = "native";
+  Binding optim;
+};
+void fields(Renamed& c, FieldList& f) {
+  f("optimizer", c.optimizer, "the update rule");
+  f("backend", c.backend, "who moves data");
+  f("optim", c.optim, "a group that stays");
+  f.renamed("optim.rule", "optimizer");
+  f.renamed("comm", "backend");
+}
+
+TEST(Config, AFormerNameIsRefusedWithTheNewOneInYamlOnTheCommandLineAndInTheEnvironment) {
+  const auto refusal = [](const std::function<void(Config&)>& act) {
+    Renamed values;
+    Config config(values);
+    const auto error = failure_of([&] { act(config); });
+    EXPECT_EQ(error.kind, Kind::usage);
+    return error.what;
+  };
+  EXPECT_THAT(refusal([](Config& c) { c.read_yaml("optim:\n  cores: 1\n  rule: adam\n", "run.yaml"); }),
+              HasSubstr("run.yaml:3:3: optim.rule is called optimizer now"));
+  EXPECT_THAT(refusal([](Config& c) { c.read_yaml("comm: gloo\n", "run.yaml"); }), HasSubstr("run.yaml:1:1: comm is called backend now"));
+  EXPECT_THAT(refusal([](Config& c) { c.set("optim.rule=adam"); }), HasSubstr("optim.rule is called optimizer now"));
+  const auto environment = [&](const char* set) {
+    return refusal([&](Config& c) {
+      c.read_environment("COHORT_TRAIN_", [&](const char* name) { return std::string_view(name) == set ? "adam" : nullptr; });
+    });
+  };
+  EXPECT_THAT(environment("COHORT_TRAIN_OPTIM_RULE"), HasSubstr("set COHORT_TRAIN_OPTIMIZER instead"));
+  EXPECT_THAT(environment("COHORT_TRAIN_COMM"), HasSubstr("set COHORT_TRAIN_BACKEND instead"));
 }
 
 }  // namespace

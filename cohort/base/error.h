@@ -1,4 +1,4 @@
-// One exception type for the whole house.
+// The one exception type of the library.
 // A message says what went wrong, where, to whom, and what to do next. The library never exits the process.
 // Threads: values, any. To add a kind: one enumerator here, one word in kind_name().
 #pragma once

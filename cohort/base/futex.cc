@@ -23,7 +23,7 @@ void futex_wait(const Word& word, std::uint32_t expected, Deadline deadline) {
 
 void futex_wake(const Word& word, int waiters) { syscall(SYS_futex, &word, FUTEX_WAKE, waiters, nullptr, nullptr, 0); }
 
-Patience Patience::for_ranks(int ranks_on_host) {
+SpinPolicy SpinPolicy::for_ranks(int ranks_on_host) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   int cores = static_cast<int>(std::thread::hardware_concurrency());

@@ -1,4 +1,4 @@
-// Sleeping on a word of (shared) memory, and the ladder every wait in the house climbs: pause, yield, sleep.
+// Waiting on a word of (shared) memory, as every wait here does it: first pause instructions, then sched_yield, then sleep.
 // Threads: any, across processes too. A sleeper costs no CPU; whoever changes the word calls wake() when sleepers may exist.
 #pragma once
 #include <atomic>
@@ -15,10 +15,10 @@ void futex_wait(const Word& word, std::uint32_t expected, Deadline deadline);
 void futex_wake(const Word& word, int waiters);
 
 // How long to spin before sleeping, chosen once from the ranks on this host and the cores they may use.
-struct Patience {
+struct SpinPolicy {
   int pauses = 2000;  // looks at the word with a pause instruction between them
   int yields = 50;    // then looks with sched_yield between them, so that a rank without a core gets one
-  static Patience for_ranks(int ranks_on_host);
+  static SpinPolicy for_ranks(int ranks_on_host);
 };
 
 void cpu_pause();

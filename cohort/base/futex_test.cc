@@ -41,7 +41,7 @@ TEST(Futex, WakeReachesEverySleeper) {
   EXPECT_LT(Clock::now() - start, 20s);
 }
 
-// Two threads on one core, one of which computes: a yield costs the other's time slice once, then the waiter is told to sleep.
+// Two threads on one core, one of which computes: a yield costs the other's time slice once, then the waiter is to sleep.
 TEST(Futex, YieldingEndsWhereAnotherComputes) {
   cpu_set_t before, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
@@ -85,10 +85,10 @@ TEST(FutexProcess, WakesAcrossProcesses) {
   munmap(shared, 4096);
 }
 
-TEST(Patience, SpinsLessWhenRanksShareCores) {
-  const auto roomy = Patience::for_ranks(1);
-  const auto crowded = Patience::for_ranks(100'000);
-  EXPECT_LT(crowded.pauses, roomy.pauses);
+TEST(SpinPolicy, SpinsLessWhenRanksShareCores) {
+  const auto idle = SpinPolicy::for_ranks(1);
+  const auto crowded = SpinPolicy::for_ranks(100'000);
+  EXPECT_LT(crowded.pauses, idle.pauses);
   EXPECT_GT(crowded.yields, 0);
   cpu_pause();
 }

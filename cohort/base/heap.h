@@ -5,7 +5,7 @@
 
 namespace cohort {
 
-// From now on what is freed is kept. Who set malloc's limits by its own variables knows better: then nothing changes.
+// From now on what is freed is kept. Where malloc's limits are set by its own environment variables, nothing changes.
 void keep_freed_memory();
 
 }  // namespace cohort

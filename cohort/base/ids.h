@@ -13,7 +13,7 @@ struct Rank {
 };
 inline constexpr Rank kNoRank{};
 
-// One membership of the job. A changed roster is a new epoch, never a mutated one.
+// One membership of the job. A changed membership is a new epoch, never a mutated one.
 struct Epoch {
   std::uint32_t value = 0;
   constexpr auto operator<=>(const Epoch&) const = default;

@@ -1,5 +1,5 @@
 // What the memory of this process is for: bytes by class, now and at their highest. Whoever makes a large buffer holds an Entry beside it;
-// `cohort bench memory`, `plan` and the report read the books. Nothing is allocated here: an Entry only says what its neighbour takes.
+// `cohort bench memory`, `plan` and the report read it. Nothing is allocated here: an Entry only counts the buffer that it is kept beside.
 // Owner: the process (Ledger::process()), or a test its own. Threads: any; an Entry itself has one owner at a time. Failure: none.
 // To add a class: one enumerator before kClasses, one word in memory_class_name().
 #pragma once
@@ -18,7 +18,7 @@ enum class MemoryClass : std::uint8_t {
   optimizer,    // momenta and the like
   master,       // fp32 copies of 16-bit parameters
   activations,  // what forward keeps for backward
-  buckets,      // regions in flight: pools of gradients on their way, parameters gathered for the block at work
+  buckets,      // regions in flight: pools of gradients being reduced, parameters gathered for the block that runs
   temporaries,  // scratch of an operation, gone when it ends
   data,         // data sets and batches held ready
   kClasses,     // how many there are
@@ -32,13 +32,13 @@ class Ledger {
     std::size_t now = 0, peak = 0;
   };
 
-  static Ledger& process();  // the one that the rooms write to
+  static Ledger& process();  // the one that all modules use
 
   Held of(MemoryClass which) const { return line(which).read(); }
   Held total() const { return total_.read(); }  // its peak is that of the sum: classes rarely peak together
   void restart_peaks();                         // from here on: peaks start at what is held now
 
-  // One buffer on the books, for as long as the Entry lives. Moves with the buffer; an empty one counts nothing.
+  // One buffer that is counted, for as long as the Entry lives. Moves with the buffer; an empty one counts nothing.
   class Entry {
    public:
     Entry() = default;

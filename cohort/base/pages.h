@@ -1,4 +1,4 @@
-// Memory of this process alone, in huge pages where the system gives them: less to translate when the kernel copies or lends it.
+// Memory of this process alone, in huge pages where the system gives them: less to translate when the kernel copies or pins it.
 // Owner: whoever holds the pointer. Threads: any. Failure: Kind::system.
 #pragma once
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Finding a row by name in a table of variants. A row is any struct with a `name`; tables are generated from one word per variant.
-// Owner: the room that holds the table. Threads: any, tables never change. Failure: Kind::usage with the nearest and all known names.
+// Owner: the module that holds the table. Threads: any, tables never change. Failure: Kind::usage with the nearest and all known names.
 #pragma once
 #include <span>
 #include <string_view>

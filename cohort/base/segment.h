@@ -44,7 +44,7 @@ class Segment {
   const SegmentName& name() const { return name_; }
   explicit operator bool() const { return base_ != nullptr; }
   void populate() const;
-  // Set by the owner when it lets go, so that peers can let go too: memory is freed when the last mapping ends.
+  // Set by the owner when it releases the memory, so that peers can unmap theirs too: memory is freed when the last mapping ends.
   std::atomic<std::uint32_t>& retired() const { return *reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + kCacheLine); }
 
  private:

@@ -1,4 +1,4 @@
-// Small words about text: sizes and times as people write them, strict numbers, and "did you mean".
+// Helpers for text: sizes and times as people write them, strict numbers, and "did you mean".
 // Owner: everyone. Threads: any. Failure: Kind::usage naming the text; nothing is guessed or clamped.
 #pragma once
 #include <cstddef>

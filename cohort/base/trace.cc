@@ -67,8 +67,8 @@ void record(std::uint32_t session, std::string_view name, std::string_view detai
   Buffer& buffer = mine();
   const std::lock_guard lock(buffer.mutex);
   if (buffer.session != session) buffer.events.clear(), buffer.session = session;
-  const bool room = buffer.events.size() < kMostPerThread && recorder().recorded.fetch_add(1, std::memory_order_relaxed) < kMostInAll;
-  if (room)
+  const bool fits = buffer.events.size() < kMostPerThread && recorder().recorded.fetch_add(1, std::memory_order_relaxed) < kMostInAll;
+  if (fits)
     buffer.events.push_back(std::move(event));
   else
     recorder().dropped.fetch_add(1, std::memory_order_relaxed);

@@ -102,13 +102,13 @@ void Contents::read(const StoredTensor& tensor, std::uint64_t first, std::uint64
     const auto begin = std::max(first, p.of.first), end = std::min(first + count, p.end());
     if (begin >= end) continue;
     const auto path = fmt::format("{}/{}", checkpoint_.path, p.file);
-    const Bytes room = into.subspan((begin - first) * bits / 8, (end - begin) * bits / 8);
-    read_from(open_piece(path, p).get(), path, p, (begin - p.of.first) * bits / 8, room);
-    if (end - begin == p.count && !p.sha256.empty()) compare(path, p, sha256_hex(room));
+    const Bytes target = into.subspan((begin - first) * bits / 8, (end - begin) * bits / 8);
+    read_from(open_piece(path, p).get(), path, p, (begin - p.of.first) * bits / 8, target);
+    if (end - begin == p.count && !p.sha256.empty()) compare(path, p, sha256_hex(target));
   }
 }
 
-void read_piece(const std::string& folder, const ManifestPiece& piece, const Taker& take) {
+void read_piece(const std::string& folder, const ManifestPiece& piece, const ByteSink& take) {
   const auto path = fmt::format("{}/{}", folder, piece.file);
   const Fd fd = open_piece(path, piece);
   ::posix_fadvise(fd.get(), static_cast<off_t>(piece.offset), static_cast<off_t>(piece.bytes()), POSIX_FADV_SEQUENTIAL);

@@ -34,7 +34,7 @@ class Contents {
 
 // The bytes of a piece in order, at most 1 MiB at a time, borrowed during the call. Throws behind the last one when the digest is another.
 // A piece without a digest (of a file that has its own) is not compared.
-using Taker = std::function<void(ConstBytes)>;
-void read_piece(const std::string& folder, const ManifestPiece& piece, const Taker& take);
+using ByteSink = std::function<void(ConstBytes)>;
+void read_piece(const std::string& folder, const ManifestPiece& piece, const ByteSink& take);
 
 }  // namespace cohort::checkpoint

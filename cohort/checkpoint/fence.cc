@@ -16,7 +16,7 @@
 namespace cohort::checkpoint {
 namespace {
 
-constexpr Seconds kPatience{10};  // a lock is held for as long as a name is given
+constexpr Seconds kPatience{10};  // a lock is held for as long as a rename takes
 
 std::string path_in(const std::string& folder) { return folder + "/.fence"; }
 
@@ -27,7 +27,7 @@ Fd locked(const std::string& path, int how) {
   while (::flock(file.get(), how | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) throw_system(fmt::format("lock {}", path));
     if (limit.passed())
-      throw_failure(Kind::timeout, "{} has been locked for {:g} s: a process that saves there stands still", path, kPatience.count());
+      throw_failure(Kind::timeout, "{} has been locked for {:g} s: a process that saves there hangs", path, kPatience.count());
     std::this_thread::sleep_for(1ms);
   }
   return file;
@@ -57,7 +57,7 @@ void raise_fence(const std::string& folder, const Fence& to) {
     throw_system(fmt::format("write {}", path));
 }
 
-Passage::Passage(const std::string& folder, const Fence& mine) {
+FenceLock::FenceLock(const std::string& folder, const Fence& mine) {
   if (mine.job.empty()) return;
   lock_ = locked(path_in(folder), LOCK_SH);
   const auto fence = read(lock_, path_in(folder));

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 bool passes(const std::string& folder, const Fence& mine) {
   try {
-    const Passage passage(folder, mine);
+    const FenceLock lock(folder, mine);
     return true;
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.kind(), Kind::aborted);
@@ -26,7 +26,7 @@ bool passes(const std::string& folder, const Fence& mine) {
   }
 }
 
-TEST(Fence, KeepsOutWhoIsOfAnEarlierEpochOrAnotherJob) {
+TEST(Fence, KeepsOutProcessesOfAnEarlierEpochOrAnotherJob) {
   const TempDir dir;
   EXPECT_TRUE(passes(dir.path(), {"a", 1})) << "never raised";
   raise_fence(dir.path(), {"a", 3});
@@ -34,13 +34,13 @@ TEST(Fence, KeepsOutWhoIsOfAnEarlierEpochOrAnotherJob) {
   EXPECT_TRUE(passes(dir.path(), {"a", 3}));
   EXPECT_TRUE(passes(dir.path(), {"a", 4}));
   EXPECT_FALSE(passes(dir.path(), {"b", 4}));
-  EXPECT_TRUE(passes(dir.path(), {})) << "who is in no elastic job asks nobody";
+  EXPECT_TRUE(passes(dir.path(), {})) << "outside an elastic job there is no fence";
   raise_fence(dir.path(), {"b", 1});
   EXPECT_FALSE(passes(dir.path(), {"a", 9}));
   EXPECT_TRUE(passes(dir.path(), {"b", 1}));
 }
 
-TEST(Fence, OneThatWasTornIsNone) {
+TEST(Fence, ATornFileIsNoFence) {
   const TempDir dir;
   for (const char* text : {"", "3", "3 ", "3 job", "x job\n"}) {
     std::ofstream(dir.file(".fence")) << text;
@@ -48,12 +48,12 @@ TEST(Fence, OneThatWasTornIsNone) {
   }
 }
 
-TEST(Fence, IsNotRaisedWhileSomebodyPasses) {
+TEST(Fence, IsNotRaisedWhileAnotherHoldsTheLock) {
   const TempDir dir;
-  auto passage = std::make_unique<Passage>(dir.path(), Fence{"a", 1});
+  auto lock = std::make_unique<FenceLock>(dir.path(), Fence{"a", 1});
   auto raised = std::async(std::launch::async, [&] { raise_fence(dir.path(), {"a", 2}); });
   EXPECT_EQ(raised.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
-  passage.reset();
+  lock.reset();
   raised.get();
   EXPECT_FALSE(passes(dir.path(), {"a", 1}));
 }

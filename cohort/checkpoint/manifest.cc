@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 constexpr std::string_view kBefore = "{\"sha256\": \"", kAfter = "\",\n";
 constexpr std::size_t kMostShapeEntries = 64;        // as the tensors' files have it
-constexpr int kMostValueDepth = kMostJsonDepth - 8;  // with room for what the manifest puts around a value
+constexpr int kMostValueDepth = kMostJsonDepth - 8;  // less what the manifest puts around a value
 constexpr std::size_t kFirstLine = kBefore.size() + 64 + kAfter.size();
 
 std::string digest_of(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text.data(), text.size()))); }

@@ -1,7 +1,7 @@
 // A file being written: in large pieces, hashed on the way, and durable when finish() returns.
 // Small pieces gather in a buffer; a large one goes to the kernel from where it lies. Each stretch is hashed while it is still in the
 // cache, and its way to the disk starts at once, so that the fsync at the end has little left to do.
-// Owner: whoever writes. Threads: one. Failure: Kind::system with path and offset; an Output that dies without finish() unlinks its file.
+// Owner: the writer. Threads: one. Failure: Kind::system with path and offset; an Output that dies without finish() unlinks its file.
 #pragma once
 #include <optional>
 #include <string>

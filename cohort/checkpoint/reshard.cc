@@ -16,7 +16,7 @@
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/shard_writer.h"
-#include "cohort/checkpoint/workshop.h"
+#include "cohort/checkpoint/staging_directory.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -59,7 +59,7 @@ void check_rest(const Checkpoint& c) {
   check_digests(c.path, first);
 }
 
-void check_room(const std::string& folder, std::uint64_t bytes) {
+void check_free_space(const std::string& folder, std::uint64_t bytes) {
   struct statvfs disk {};
   if (::statvfs(folder.c_str(), &disk) != 0) throw_system(fmt::format("ask {} for its free space", folder));
   const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
@@ -100,7 +100,7 @@ std::uint64_t bytes_of(std::span<const StoredTensor* const> tensors) {
   return bytes;
 }
 
-void pour(const Contents& from, std::span<const StoredTensor* const> tensors, ShardWriter& into, Meter& meter) {
+void copy_tensor(const Contents& from, std::span<const StoredTensor* const> tensors, ShardWriter& into, Meter& meter) {
   for (const StoredTensor* tensor : tensors)
     for (const ManifestPiece& piece : tensor->pieces)
       read_piece(from.checkpoint().path, piece, [&](ConstBytes bytes) {
@@ -109,7 +109,7 @@ void pour(const Contents& from, std::span<const StoredTensor* const> tensors, Sh
       });
 }
 
-// One group's files in the workshop.
+// One group's files in the staging.
 Part write_group(const Contents& from, const std::string& group, const Layout& layout, const std::string& folder, Meter& meter) {
   const bool cut = layout.stage == 3 || (layout.stage > 0 && group != kModelGroup);
   std::vector<std::string> names;
@@ -117,7 +117,7 @@ Part write_group(const Contents& from, const std::string& group, const Layout& l
     names.push_back(cut ? shard_file(group, rank, layout.ranks) : whole_file(group));
   const auto tensors = in_file_order(from, [&](const StoredTensor& t) { return t.group == group; });
   ShardWriter writer(folder, names, plan_cuts(tensors, names.size()), from.metadata(group), {.mode = 0600});
-  pour(from, tensors, writer, meter);
+  copy_tensor(from, tensors, writer, meter);
   return writer.finish();
 }
 
@@ -167,7 +167,7 @@ Checkpoint open_checkpoint(const std::string& path) {
   return open_step(newest);
 }
 
-Rewritten reshard(const Checkpoint& from, const std::string& to, const Layout& layout, const Progress& progress) {
+ReshardResult reshard(const Checkpoint& from, const std::string& to, const Layout& layout, const Progress& progress) {
   if (layout.stage < 0 || layout.stage > 3) throw_failure(Kind::usage, "stage {}: 0, 1, 2 or 3", layout.stage);
   if (layout.ranks < 1 || layout.ranks > kMostReshardRanks)
     throw_failure(Kind::usage, "{} ranks: 1 to {}, whose files are open at once", layout.ranks, kMostReshardRanks);
@@ -179,30 +179,30 @@ Rewritten reshard(const Checkpoint& from, const std::string& to, const Layout& l
   Meter meter(bytes, progress);
   const auto parent = folder_of(path);
   make_durable_folder(parent);
-  sweep_workshops(parent);
-  check_room(parent, bytes);
-  Workshop workshop(workshop_path(parent, from.manifest.step));
+  remove_stale_staging(parent);
+  check_free_space(parent, bytes);
+  StagingDirectory staging(staging_path(parent, from.manifest.step));
   Manifest manifest = from.manifest;
   manifest.world_size = layout.ranks;
   manifest.files.clear();
   manifest.pieces.clear();
   for (const auto& group : contents.groups()) {
-    Part part = write_group(contents, group, layout, workshop.path(), meter);
+    Part part = write_group(contents, group, layout, staging.path(), meter);
     std::move(part.files.begin(), part.files.end(), std::back_inserter(manifest.files));
     std::move(part.pieces.begin(), part.pieces.end(), std::back_inserter(manifest.pieces));
   }
   check_rest(from);
-  Rewritten made{path, manifest.files.size(), contents.tensors().size(), manifest.pieces.size(), bytes};
+  ReshardResult made{path, manifest.files.size(), contents.tensors().size(), manifest.pieces.size(), bytes};
   if (layout.stage == 0) manifest.pieces.clear();  // whole tensors: the headers say it, and every reader takes it
-  write_file_atomically(fmt::format("{}/{}", workshop.path(), kManifestName), format_manifest(manifest), 0600);
-  sync_folder(workshop.path());
-  give_name(workshop.path(), path);
-  workshop.moved_away();
+  write_file_atomically(fmt::format("{}/{}", staging.path(), kManifestName), format_manifest(manifest), 0600);
+  sync_folder(staging.path());
+  give_name(staging.path(), path);
+  staging.moved_away();
   sync_folder(parent);
   return made;
 }
 
-Rewritten consolidate(const Checkpoint& from, const std::string& file, bool optimizer, const Progress& progress) {
+ReshardResult consolidate(const Checkpoint& from, const std::string& file, bool optimizer, const Progress& progress) {
   refuse_existing(file);
   check_places(from);
   const Contents contents(from);
@@ -213,14 +213,14 @@ Rewritten consolidate(const Checkpoint& from, const std::string& file, bool opti
   for (const StoredTensor* t : tensors)
     if (!names.insert(t->name).second)
       throw_failure(Kind::usage, "two groups of {} have a '{}': one file cannot hold both", from.path, printable(t->name));
-  check_room(folder_of(file), bytes);
-  Workshop workshop(workshop_path(folder_of(file), from.manifest.step));
+  check_free_space(folder_of(file), bytes);
+  StagingDirectory staging(staging_path(folder_of(file), from.manifest.step));
   const std::string name = "whole.safetensors";
-  ShardWriter writer(workshop.path(), {name}, plan_cuts(tensors, 1), contents.metadata(kModelGroup));
-  pour(contents, tensors, writer, meter);
-  Rewritten made{file, 1, tensors.size(), writer.finish().pieces.size(), bytes};
+  ShardWriter writer(staging.path(), {name}, plan_cuts(tensors, 1), contents.metadata(kModelGroup));
+  copy_tensor(contents, tensors, writer, meter);
+  ReshardResult made{file, 1, tensors.size(), writer.finish().pieces.size(), bytes};
   check_rest(from);
-  give_name(fmt::format("{}/{}", workshop.path(), name), file);
+  give_name(fmt::format("{}/{}", staging.path(), name), file);
   sync_folder(folder_of(file));
   return made;
 }

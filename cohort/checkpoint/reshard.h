@@ -34,7 +34,7 @@ struct Cut {
 // The tensors of one group, in the order of their files. Every element once; an empty tensor is one empty cut.
 std::vector<Cut> plan_cuts(std::span<const StoredTensor* const> tensors, std::size_t files);
 
-struct Rewritten {
+struct ReshardResult {
   std::string path;
   std::size_t files = 0, tensors = 0, pieces = 0;
   std::uint64_t bytes = 0;  // of the tensors
@@ -46,8 +46,8 @@ using Progress = std::function<void(std::uint64_t done, std::uint64_t of)>;  // 
 Checkpoint open_checkpoint(const std::string& path);
 
 // Into `to` if that is called step-00001200 as it must be, else into a new folder of that name in it.
-Rewritten reshard(const Checkpoint& from, const std::string& to, const Layout& layout, const Progress& progress = {});
+ReshardResult reshard(const Checkpoint& from, const std::string& to, const Layout& layout, const Progress& progress = {});
 // One safetensors file of the model's tensors; optimizer: and of its state, as "<parameter>/<state>".
-Rewritten consolidate(const Checkpoint& from, const std::string& file, bool optimizer, const Progress& progress = {});
+ReshardResult consolidate(const Checkpoint& from, const std::string& file, bool optimizer, const Progress& progress = {});
 
 }  // namespace cohort::checkpoint

@@ -1,4 +1,4 @@
-// Who gets what: integers only.
+// Which file gets which elements: integers only.
 #include <algorithm>
 
 #include "cohort/checkpoint/reshard.h"
@@ -21,8 +21,8 @@ std::vector<Cut> plan_cuts(std::span<const StoredTensor* const> tensors, std::si
     if (t->elements() == 0) cuts.push_back({t, 0, 0, file_of(start)});
     for (std::uint64_t at = 0; at < t->elements();) {
       const std::size_t file = file_of(start + at / kCutBlock);
-      const std::uint64_t rest = t->elements() - at, room = ((file + 1) * each - start) * kCutBlock - at;
-      const std::uint64_t count = file + 1 == files ? rest : std::min(rest, room);
+      const std::uint64_t rest = t->elements() - at, space = ((file + 1) * each - start) * kCutBlock - at;
+      const std::uint64_t count = file + 1 == files ? rest : std::min(rest, space);
       cuts.push_back({t, at, count, file});
       at += count;
     }

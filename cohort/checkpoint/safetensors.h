@@ -4,7 +4,7 @@
 // Ours start their data on a 64-byte boundary and order tensors by descending alignment, then by name, so every element lies aligned.
 // The reader believes nothing: lengths, offsets and shapes are checked against each other and the file before a byte is used. It is
 // stricter than the format's own library in three points: keys it does not know, more than 64 dimensions, and -0 or 1e3 for a number
-// are refused. The format has no checksum; ours stand in the manifest (manifest.h).
+// are refused. The format has no checksum; ours are in the manifest (manifest.h).
 // Owner: values; a TensorView borrows its bytes during the call. Threads: writing one per path; a SafetensorsFile any number of readers.
 // Failure: Kind::corrupt with path, tensor and offset for a bad file, Kind::usage for tensors that cannot be written, Kind::system.
 #pragma once

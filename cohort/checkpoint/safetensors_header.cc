@@ -23,14 +23,14 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool start_object(std::size_t) override {
     if (state_ == State::before) return enter(State::file);
     if (state_ == State::file) return enter(key_ == "__metadata__" ? State::metadata : State::tensor);
-    refuse("an object where none may stand");
+    refuse("an object where none is allowed");
   }
   bool end_object() override {
     if (state_ == State::tensor) finish_tensor();
     return enter(state_ == State::file ? State::after : State::file);
   }
   bool start_array(std::size_t) override {
-    if (state_ != State::tensor || (field_ != "shape" && field_ != "data_offsets")) refuse("an array where none may stand");
+    if (state_ != State::tensor || (field_ != "shape" && field_ != "data_offsets")) refuse("an array where none is allowed");
     return enter(State::numbers);
   }
   bool end_array() override { return enter(State::tensor); }
@@ -38,18 +38,18 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool key(std::string& key) override {
     if (state_ == State::file) {
       key_ = key;
-      if (!names_.insert(key).second) refuse("the key stands there twice");
+      if (!names_.insert(key).second) refuse("the key is given twice");
       current_ = {};
       current_.name = key;
       seen_.clear();
       offsets_.clear();
     } else if (state_ == State::metadata) {
       field_ = key;
-      if (index_.metadata.contains(key)) refuse(fmt::format("the key '{}' stands there twice", printable(key)));
+      if (index_.metadata.contains(key)) refuse(fmt::format("the key '{}' is given twice", printable(key)));
     } else {
       field_ = key;
       if (key != "dtype" && key != "shape" && key != "data_offsets") refuse(fmt::format("unknown key '{}'", printable(key)));
-      if (!seen_.insert(key).second) refuse(fmt::format("'{}' stands there twice", key));
+      if (!seen_.insert(key).second) refuse(fmt::format("'{}' is given twice", key));
     }
     return true;
   }
@@ -58,14 +58,14 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       index_.metadata.emplace(field_, text);
       return true;
     }
-    if (state_ != State::tensor || field_ != "dtype") refuse("a text where none may stand");
+    if (state_ != State::tensor || field_ != "dtype") refuse("a text where none is allowed");
     const auto dtype = dtype_of_name(text);
     if (!dtype) refuse(fmt::format("unknown dtype '{}'", printable(text)));
     current_.dtype = *dtype;
     return true;
   }
   bool number_unsigned(std::uint64_t number) override {
-    if (state_ != State::numbers) refuse("a number where none may stand");
+    if (state_ != State::numbers) refuse("a number where none is allowed");
     if (field_ == "data_offsets") {
       if (offsets_.size() == 2) refuse("more than two data_offsets");
       offsets_.push_back(number);
@@ -78,9 +78,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool number_integer(std::int64_t number) override { refuse(fmt::format("{} is no size", number)); }
   bool number_float(double, const std::string& text) override { refuse(fmt::format("{} is no size", printable(text))); }
-  bool null() override { refuse("null where none may stand"); }
-  bool boolean(bool) override { refuse("true or false where none may stand"); }
-  bool binary(nlohmann::json::binary_t&) override { refuse("binary where none may stand"); }
+  bool null() override { refuse("null where none is allowed"); }
+  bool boolean(bool) override { refuse("true or false where none is allowed"); }
+  bool binary(nlohmann::json::binary_t&) override { refuse("binary where none is allowed"); }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
     refuse(fmt::format("no JSON at offset {}", kLengthBytes + position - std::min<std::size_t>(position, 1)));
   }

@@ -1,4 +1,4 @@
-// Headers that lie. Each is refused with a word that says how.
+// Headers with wrong contents. Each is refused with the reason.
 #include <gmock/gmock.h>
 
 #include "cohort/base/failure_of.h"
@@ -24,7 +24,7 @@ std::string verdict(std::string_view header, std::uint64_t data_bytes) {
 
 std::string tensor(std::string_view inside) { return fmt::format(R"({{"t":{{{}}}}})", inside); }
 
-TEST(SafetensorsHeader, TheFormatsLiberties) {
+TEST(SafetensorsHeader, WhatTheFormatAllowsIsRead) {
   EXPECT_EQ(verdict("{}", 0), "accepted");
   EXPECT_EQ(verdict("{}      ", 0), "accepted");
   EXPECT_EQ(verdict(R"({"__metadata__":{}})", 0), "accepted");
@@ -34,7 +34,7 @@ TEST(SafetensorsHeader, TheFormatsLiberties) {
             "accepted");
 }
 
-TEST(SafetensorsHeader, LiesAboutSizesAreNamed) {
+TEST(SafetensorsHeader, WrongSizesAreNamed) {
   const auto f32 = [](std::string_view shape, std::string_view offsets) {
     return tensor(fmt::format(R"("dtype":"F32","shape":[{}],"data_offsets":[{}])", shape, offsets));
   };
@@ -62,21 +62,21 @@ TEST(SafetensorsHeader, EveryOtherShapeOfJsonIsRefused) {
   EXPECT_THAT(verdict("{", 0), HasSubstr("no JSON at offset"));
   EXPECT_THAT(verdict("{} x", 0), HasSubstr("no JSON at offset 11"));
   EXPECT_THAT(verdict("{\"\xff\":1}", 0), HasSubstr("no JSON at offset"));
-  EXPECT_THAT(verdict(R"({"t":1})", 0), HasSubstr("at 't': a number where none may stand"));
+  EXPECT_THAT(verdict(R"({"t":1})", 0), HasSubstr("at 't': a number where none is allowed"));
   EXPECT_THAT(verdict(R"({"t":[]})", 0), HasSubstr("an array"));
   EXPECT_THAT(verdict(R"({"t":null})", 0), HasSubstr("null"));
   EXPECT_THAT(verdict(R"({"t":true})", 0), HasSubstr("true or false"));
   EXPECT_THAT(verdict(R"({"t":{}})", 0), HasSubstr("are needed"));
   EXPECT_THAT(verdict(tensor(good + R"(,"more":1)"), 1), HasSubstr("unknown key 'more'"));
-  EXPECT_THAT(verdict(tensor(good + R"(,"shape":[1])"), 1), HasSubstr("'shape' stands there twice"));
+  EXPECT_THAT(verdict(tensor(good + R"(,"shape":[1])"), 1), HasSubstr("'shape' is given twice"));
   EXPECT_THAT(verdict(tensor(R"("dtype":"X","shape":[1],"data_offsets":[0,1])"), 1), HasSubstr("unknown dtype 'X'"));
-  EXPECT_THAT(verdict(tensor(R"("dtype":"U8","shape":[[1]],"data_offsets":[0,1])"), 1), HasSubstr("an array where none may stand"));
-  EXPECT_THAT(verdict(tensor(R"("dtype":"U8","shape":{"a":1},"data_offsets":[0,1])"), 1), HasSubstr("an object where none may stand"));
-  EXPECT_THAT(verdict(fmt::format(R"({{"t":{{{0}}},"t":{{{0}}}}})", good), 1), HasSubstr("the key stands there twice"));
-  EXPECT_THAT(verdict(R"({"__metadata__":{"a":"1","a":"2"}})", 0), HasSubstr("'a' stands there twice"));
-  EXPECT_THAT(verdict(R"({"__metadata__":{"a":1}})", 0), HasSubstr("a number where none may stand"));
+  EXPECT_THAT(verdict(tensor(R"("dtype":"U8","shape":[[1]],"data_offsets":[0,1])"), 1), HasSubstr("an array where none is allowed"));
+  EXPECT_THAT(verdict(tensor(R"("dtype":"U8","shape":{"a":1},"data_offsets":[0,1])"), 1), HasSubstr("an object where none is allowed"));
+  EXPECT_THAT(verdict(fmt::format(R"({{"t":{{{0}}},"t":{{{0}}}}})", good), 1), HasSubstr("the key is given twice"));
+  EXPECT_THAT(verdict(R"({"__metadata__":{"a":"1","a":"2"}})", 0), HasSubstr("'a' is given twice"));
+  EXPECT_THAT(verdict(R"({"__metadata__":{"a":1}})", 0), HasSubstr("a number where none is allowed"));
   EXPECT_THAT(verdict(R"({"__metadata__":{},"__metadata__":{}})", 0), HasSubstr("twice"));
-  EXPECT_THAT(verdict(std::string(1'000'000, '[').replace(0, 5, "{\"a\":"), 0), HasSubstr("an array where none may stand"));
+  EXPECT_THAT(verdict(std::string(1'000'000, '[').replace(0, 5, "{\"a\":"), 0), HasSubstr("an array where none is allowed"));
 }
 
 TEST(SafetensorsHeader, LengthsBeyondTheFileOrTheLimitAreRefusedBeforeAnythingIsAllocated) {
@@ -92,7 +92,7 @@ TEST(SafetensorsHeader, LengthsBeyondTheFileOrTheLimitAreRefusedBeforeAnythingIs
 
 TEST(SafetensorsHeader, EverySingleByteOfDamageIsRefusedOrStillAWellFormedFile) {
   const TempDir folder;
-  Samples samples;
+  SampleTensors samples;
   samples.add("a", Dtype::f32, {2, 3});
   samples.add("b", Dtype::u8, {5});
   write_safetensors(folder.file("x"), samples.tensors(), {{"k", "v"}});

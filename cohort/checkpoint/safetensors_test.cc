@@ -35,7 +35,7 @@ TEST(Sha256, IsTheStandardsOne) {
 
 TEST(Safetensors, EveryTypeAndShapeComesBackAsItWas) {
   const TempDir folder;
-  Samples samples;
+  SampleTensors samples;
   for (const Dtype dtype : all_dtypes()) {
     const std::string name(dtype_name(dtype));
     samples.add(name + ".matrix", dtype, {3, 8});
@@ -63,7 +63,7 @@ TEST(Safetensors, EveryTypeAndShapeComesBackAsItWas) {
 
 TEST(Safetensors, DataIsAlignedForEveryElementAndOrderedByAlignmentThenName) {
   const TempDir folder;
-  Samples samples;
+  SampleTensors samples;
   samples.add("z", Dtype::f64, {3});
   samples.add("b", Dtype::u8, {5});
   samples.add("a", Dtype::u8, {5});
@@ -91,7 +91,7 @@ TEST(Safetensors, NoTensorsAtAllIsAFile) {
 
 TEST(Safetensors, LargeTensorsPassInPiecesWithTheSameDigest) {
   const TempDir folder;
-  Samples samples;
+  SampleTensors samples;
   samples.add("big", Dtype::u8, {3 * 1024 * 1024 + 17});
   samples.add("small", Dtype::u8, {17});
   const auto written = write_safetensors(folder.file("x"), samples.tensors());
@@ -102,7 +102,7 @@ TEST(Safetensors, LargeTensorsPassInPiecesWithTheSameDigest) {
 
 TEST(Safetensors, WhatCannotBeWrittenIsRefusedAndLeavesNoFile) {
   const TempDir folder;
-  Samples samples;
+  SampleTensors samples;
   const auto good = samples.add("a", Dtype::f32, {2});
   const auto refused = [&](std::vector<TensorView> tensors, const Metadata& metadata = {}) {
     const auto error = failure_of([&] { write_safetensors(folder.file("x"), tensors, metadata); });
@@ -120,7 +120,7 @@ TEST(Safetensors, WhatCannotBeWrittenIsRefusedAndLeavesNoFile) {
 
 TEST(Safetensors, AnUnknownNameIsAnsweredWithTheNearest) {
   const TempDir folder;
-  Samples samples;
+  SampleTensors samples;
   samples.add("layer1.weight", Dtype::f32, {2});
   write_safetensors(folder.file("x"), samples.tensors());
   const SafetensorsFile file(folder.file("x"));
@@ -133,7 +133,7 @@ TEST(Safetensors, AnUnknownNameIsAnsweredWithTheNearest) {
 
 TEST(Safetensors, AFileCutShortWhileOpenIsAnErrorAndNoSignal) {
   const TempDir folder;
-  Samples samples;
+  SampleTensors samples;
   samples.add("w", Dtype::u8, {100});
   write_safetensors(folder.file("x"), samples.tensors());
   const SafetensorsFile file(folder.file("x"));

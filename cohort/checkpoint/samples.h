@@ -16,9 +16,9 @@
 namespace cohort::checkpoint {
 
 // Tensors that own their bytes, which follow from the seed.
-class Samples {
+class SampleTensors {
  public:
-  explicit Samples(unsigned seed = 1) : state_(seed) {}
+  explicit SampleTensors(unsigned seed = 1) : state_(seed) {}
   const TensorView& add(std::string name, Dtype dtype, Shape shape) {
     auto& bytes = bytes_.emplace_back(tensor_bytes(dtype, shape).value());
     for (auto& byte : bytes) byte = static_cast<std::byte>((state_ = state_ * 1664525 + 1013904223) >> 24);
@@ -48,7 +48,7 @@ struct SampleCheckpoint {
     manifest.texts = {{"config", "lr: 0.1\n"}, {"rng", "00ff"}};
     manifest.values = {{"selector", R"({"all_reduce":["ring",0.5]})"}};
   }
-  Samples model{1}, optimizer{2};
+  SampleTensors model{1}, optimizer{2};
   std::vector<TensorFile> files;
   Manifest manifest;
 };

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cohort/checkpoint/output.h"
-#include "cohort/checkpoint/party.h"
 #include "cohort/checkpoint/reshard.h"
+#include "cohort/checkpoint/sharded_save.h"
 
 namespace cohort::checkpoint {
 

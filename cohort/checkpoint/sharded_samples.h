@@ -4,15 +4,15 @@
 #include <thread>
 
 #include "cohort/checkpoint/contents.h"
-#include "cohort/checkpoint/party.h"
 #include "cohort/checkpoint/samples.h"
-#include "cohort/checkpoint/workshop.h"
+#include "cohort/checkpoint/sharded_save.h"
+#include "cohort/checkpoint/staging_directory.h"
 
 namespace cohort::checkpoint {
 
 // Scalars, empty tensors, one element more and less than a block, several types.
-inline Samples awkward_model() {
-  Samples model(3);
+inline SampleTensors awkward_model() {
+  SampleTensors model(3);
   model.add("scalar", Dtype::f32, {});
   model.add("empty", Dtype::f32, {3, 0});
   model.add("odd", Dtype::f32, {257, 3});
@@ -21,8 +21,8 @@ inline Samples awkward_model() {
   model.add("flags", Dtype::boolean, {1023});
   return model;
 }
-inline Samples awkward_optimizer() {
-  Samples optimizer(4);
+inline SampleTensors awkward_optimizer() {
+  SampleTensors optimizer(4);
   optimizer.add("odd/momentum", Dtype::f32, {257, 3});
   optimizer.add("half/momentum", Dtype::f64, {255});
   optimizer.add("empty/momentum", Dtype::f32, {3, 0});
@@ -30,10 +30,10 @@ inline Samples awkward_optimizer() {
 }
 
 // Cut at random places: each rank's files.
-inline std::vector<std::vector<TensorFile>> dealt(const Samples& model, const Samples& optimizer, int ranks, unsigned seed) {
+inline std::vector<std::vector<TensorFile>> dealt(const SampleTensors& model, const SampleTensors& optimizer, int ranks, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<std::vector<TensorFile>> files(static_cast<std::size_t>(ranks));
-  const auto deal = [&](std::string_view group, const Samples& samples) {
+  const auto deal = [&](std::string_view group, const SampleTensors& samples) {
     for (int r = 0; r < ranks; ++r)
       files[static_cast<std::size_t>(r)].push_back({shard_file(group, r, ranks), {}, {{"group", std::string(group)}}});
     for (const TensorView& t : samples.tensors()) {
@@ -57,22 +57,22 @@ inline std::vector<std::vector<TensorFile>> dealt(const Samples& model, const Sa
 }
 
 // All ranks save into the folder; the outcome of each, by rank. decliners say no.
-inline std::vector<std::string> save_together(const Store& store, const Manifest& manifest,
-                                              const std::vector<std::vector<TensorFile>>& files, Seconds patience = Seconds{20}) {
+inline std::vector<std::string> save_sharded_on_threads(const Store& store, const Manifest& manifest,
+                                                        const std::vector<std::vector<TensorFile>>& files, Seconds patience = Seconds{20}) {
   const int ranks = static_cast<int>(files.size());
   std::vector<std::string> outcomes(files.size(), "saved");
-  auto workshop = std::make_unique<Workshop>(workshop_path(store.folder(), manifest.step));
-  const Party party{workshop->path(), 0, ranks, patience};
+  auto staging = std::make_unique<StagingDirectory>(staging_path(store.folder(), manifest.step));
+  const ShardedSave sharded_save{staging->path(), 0, ranks, patience};
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r)
     threads.emplace_back([&, r] {
       const auto at = static_cast<std::size_t>(r);
       try {
-        Party mine = party;
+        ShardedSave mine = sharded_save;
         mine.rank = r;
         if (r > 0) contribute(mine, manifest, files[at], fmt::format("{}/{}", store.folder(), step_name(manifest.step)));
         if (r > 0) return;
-        const auto gone = std::move(workshop);  // whatever the end: the others wait for it
+        const auto gone = std::move(staging);  // whatever the end: the others wait for it
         store.save(manifest, files[at], *gone, mine);
       } catch (const Failure& failure) {
         outcomes[at] = failure.what();
@@ -88,12 +88,12 @@ inline Checkpoint save_sharded(const std::string& folder, int ranks, unsigned se
   auto manifest = SampleCheckpoint(step).manifest;
   manifest.world_size = ranks;
   const Store store(folder);
-  for (const auto& outcome : save_together(store, manifest, dealt(model, optimizer, ranks, seed)))
+  for (const auto& outcome : save_sharded_on_threads(store, manifest, dealt(model, optimizer, ranks, seed)))
     if (outcome != "saved") throw_failure(Kind::bug, "{}", outcome);
   return store.verify(fmt::format("{}/{}", folder, step_name(step)));
 }
 
-inline bool holds(const Contents& contents, std::string_view group, const Samples& samples) {
+inline bool holds(const Contents& contents, std::string_view group, const SampleTensors& samples) {
   for (const TensorView& t : samples.tensors()) {
     const StoredTensor& stored = contents.at(group, t.name);
     std::vector<std::byte> bytes(stored.bytes());

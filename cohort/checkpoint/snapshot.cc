@@ -23,10 +23,10 @@ Snapshot::Chunk& Snapshot::chunk_with(std::size_t bytes) {
   for (Chunk& chunk : chunks_)
     if (chunk.size - chunk.used >= bytes) return chunk;
   const auto size = round_up(std::max(bytes, kChunkBytes), kHugePage);
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kHugePage, size));
-  if (memory == nullptr) throw std::bad_alloc();
-  Chunk chunk{std::unique_ptr<std::byte, Free>(memory), size, 0};
-  ::madvise(memory, size, MADV_HUGEPAGE);  // a hint: the first copy meets 512 times fewer page faults
+  auto* chunk_memory = static_cast<std::byte*>(std::aligned_alloc(kHugePage, size));
+  if (chunk_memory == nullptr) throw std::bad_alloc();
+  Chunk chunk{std::unique_ptr<std::byte, Free>(chunk_memory), size, 0};
+  ::madvise(chunk_memory, size, MADV_HUGEPAGE);  // a hint: the first copy meets 512 times fewer page faults
   return chunks_.emplace_back(std::move(chunk));
 }
 
@@ -44,11 +44,11 @@ Bytes Snapshot::place(std::string_view file_name, std::string name, Dtype dtype,
     throw_failure(Kind::usage, "snapshot: tensor '{}', {} of shape [{}], is no whole number of bytes", printable(name), dtype_name(dtype),
                   fmt::join(shape, ", "));
   Chunk& chunk = chunk_with(round_up(*bytes, kCacheLine));
-  const Bytes room(chunk.memory.get() + chunk.used, *bytes);
+  const Bytes memory(chunk.memory.get() + chunk.used, *bytes);
   chunk.used += round_up(*bytes, kCacheLine);
   bytes_ += *bytes;
-  file(file_name).tensors.push_back({std::move(name), dtype, std::move(shape), room});
-  return room;
+  file(file_name).tensors.push_back({std::move(name), dtype, std::move(shape), memory});
+  return memory;
 }
 
 void Snapshot::add(std::string_view file_name, const TensorView& tensor) {
@@ -56,9 +56,9 @@ void Snapshot::add(std::string_view file_name, const TensorView& tensor) {
   if (bytes && *bytes != tensor.data.size())
     throw_failure(Kind::usage, "snapshot: tensor '{}' has {} bytes by its shape, {} were given", printable(tensor.name), *bytes,
                   tensor.data.size());
-  const Bytes room = place(file_name, tensor.name, tensor.dtype, tensor.shape);
+  const Bytes memory = place(file_name, tensor.name, tensor.dtype, tensor.shape);
   file(file_name).tensors.back().of = tensor.of;
-  if (!room.empty()) std::memcpy(room.data(), tensor.data.data(), room.size());
+  if (!memory.empty()) std::memcpy(memory.data(), tensor.data.data(), memory.size());
 }
 
 void Snapshot::set_metadata(std::string_view file_name, Metadata metadata) { file(file_name).metadata = std::move(metadata); }

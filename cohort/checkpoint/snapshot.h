@@ -1,9 +1,9 @@
 // A checkpoint in memory: copies of the tensors at one step, so that training goes on while they travel to the disk.
 //   Snapshot s = writer.begin();                                     // memory of an earlier one, warm
 //   s.add("model.safetensors", {name, dtype, shape, bytes});         // a copy now
-//   Bytes room = s.place("optimizer.safetensors", name, dtype, shape);  // or room to copy into, from a device for instance
+//   Bytes memory = s.place("optimizer.safetensors", name, dtype, shape);  // or memory to copy into, from a device for instance
 //   s.manifest.step = step;
-// Owner: values, movable. Threads: one at a time; several may fill rooms placed before. Failure: Kind::usage for shapes that cannot be,
+// Owner: values, movable. Threads: one at a time; several may fill memory placed before. Failure: Kind::usage for shapes that cannot be,
 // std::bad_alloc.
 #pragma once
 #include <memory>

@@ -15,8 +15,8 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/trace.h"
-#include "cohort/checkpoint/party.h"
-#include "cohort/checkpoint/workshop.h"
+#include "cohort/checkpoint/sharded_save.h"
+#include "cohort/checkpoint/staging_directory.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -47,29 +47,29 @@ Store::Store(std::string folder, StoreOptions options) : folder_(std::move(folde
   while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
   if (folder_.empty()) throw_failure(Kind::usage, "checkpoints: no folder given");
   make_durable_folder(folder_);
-  sweep_workshops(folder_);
+  remove_stale_staging(folder_);
 }
 
 Saved Store::save(Manifest manifest, std::span<const TensorFile> files) const {
   return guarded(std::move(manifest), files, [&](Saved& saved) {
-    Workshop workshop(workshop_path(folder_, saved.checkpoint.manifest.step));
-    saved.checkpoint.manifest.files = write_files(workshop.path(), files);
-    complete(workshop, saved);
+    StagingDirectory staging(staging_path(folder_, saved.checkpoint.manifest.step));
+    saved.checkpoint.manifest.files = write_files(staging.path(), files);
+    complete(staging, saved);
   });
 }
 
-Saved Store::save(Manifest manifest, std::span<const TensorFile> files, Workshop& workshop, const Party& party) const {
+Saved Store::save(Manifest manifest, std::span<const TensorFile> files, StagingDirectory& staging, const ShardedSave& sharded_save) const {
   return guarded(std::move(manifest), files, [&](Saved& saved) {
     Manifest& kept = saved.checkpoint.manifest;
-    Part mine = write_part(workshop.path(), files, options_.reread);
+    Part mine = write_part(staging.path(), files, options_.reread);
     kept.files = std::move(mine.files);
     kept.pieces = std::move(mine.pieces);
-    for (Part& part : await_parts(party, kept.step)) {
+    for (Part& part : await_parts(sharded_save, kept.step)) {
       std::move(part.files.begin(), part.files.end(), std::back_inserter(kept.files));
       std::move(part.pieces.begin(), part.pieces.end(), std::back_inserter(kept.pieces));
     }
-    assemble(kept.pieces, workshop.path());  // ranks that disagree on who owns what: no checkpoint of it
-    complete(workshop, saved);
+    assemble(kept.pieces, staging.path());  // ranks that disagree on their parts: no checkpoint
+    complete(staging, saved);
   });
 }
 
@@ -93,18 +93,18 @@ Saved Store::guarded(Manifest manifest, std::span<const TensorFile> files, const
 }
 
 // All files are there: the manifest, then the name.
-void Store::complete(Workshop& workshop, const Saved& saved) const {
+void Store::complete(StagingDirectory& staging, const Saved& saved) const {
   const Manifest& kept = saved.checkpoint.manifest;
   const auto text = format_manifest(kept);
-  Output output(fmt::format("{}/{}", workshop.path(), kManifestName), {.hash = false, .sync = true, .mode = 0600});
+  Output output(fmt::format("{}/{}", staging.path(), kManifestName), {.hash = false, .sync = true, .mode = 0600});
   output.write(std::as_bytes(std::span(text)));
   output.finish();
-  sync_folder(workshop.path());
+  sync_folder(staging.path());
   // Older ones go only after a successor that is known to hold; of a save by several ranks each has read its own files back.
-  if (!kept.pieces.empty()) read_manifest(workshop.path(), kept.step);
-  if (kept.pieces.empty() && options_.reread) check_digests(workshop.path(), kept);
-  const Passage passage(folder_, options_.fence);
-  if (!publish(workshop.path(), saved.checkpoint.path)) workshop.moved_away();  // else it now holds the one that was replaced
+  if (!kept.pieces.empty()) read_manifest(staging.path(), kept.step);
+  if (kept.pieces.empty() && options_.reread) check_digests(staging.path(), kept);
+  const FenceLock lock_fence(folder_, options_.fence);
+  if (!publish(staging.path(), saved.checkpoint.path)) staging.moved_away();  // else it now holds the one that was replaced
 }
 
 std::vector<ManifestFile> Store::write_files(const std::string& into, std::span<const TensorFile> files) const {
@@ -148,10 +148,10 @@ void Store::prune(Saved& saved) const {
       const Fd lock{::open(listed.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
       if (lock) ::flock(lock.get(), LOCK_EX | LOCK_NB);  // a Store that starts meanwhile leaves the rest to us
       // Out of sight in one instant: a crash half way leaves a temporary, not half a checkpoint.
-      const auto aside = workshop_path(folder_, listed.step) + "-old";
+      const auto aside = staging_path(folder_, listed.step) + "-old";
       if (::rename(listed.path.c_str(), aside.c_str()) != 0) throw_system(fmt::format("rename {} to {}", listed.path, aside));
       std::error_code error = remove_tree(aside);
-      if (error && fs::exists(aside, error))  // a Store that started meanwhile may have swept it
+      if (error && fs::exists(aside, error))  // a Store that started meanwhile may have removed it
         saved.warnings.push_back(fmt::format("{}, removed, still takes space as {}", listed.path, aside));
       saved.removed.push_back(listed.path);
     }

@@ -20,8 +20,8 @@
 
 namespace cohort::checkpoint {
 
-class Workshop;
-struct Party;
+class StagingDirectory;
+struct ShardedSave;
 
 // One file of a checkpoint; borrowed during save().
 struct TensorFile {
@@ -73,8 +73,8 @@ class Store {
 
   // manifest.files is filled in here. A step that is there already is exchanged in one instant.
   Saved save(Manifest manifest, std::span<const TensorFile> files) const;
-  // Rank 0's side of a save by several ranks (party.h): waits for the parts of the others, which write into the same workshop.
-  Saved save(Manifest manifest, std::span<const TensorFile> files, Workshop& workshop, const Party& party) const;
+  // Rank 0's side of a save by several ranks (sharded_save.h): waits for the parts of the others, which write into the same staging.
+  Saved save(Manifest manifest, std::span<const TensorFile> files, StagingDirectory& staging, const ShardedSave& sharded_save) const;
   std::vector<Listed> list() const;  // by name only, newest first
   Newest newest() const;
   // Reads everything and throws what is wrong: name, offset, digest.
@@ -83,7 +83,7 @@ class Store {
  private:
   Saved guarded(Manifest manifest, std::span<const TensorFile> files, const std::function<void(Saved&)>& make) const;
   std::vector<ManifestFile> write_files(const std::string& into, std::span<const TensorFile> files) const;
-  void complete(Workshop& workshop, const Saved& saved) const;
+  void complete(StagingDirectory& staging, const Saved& saved) const;
   bool publish(const std::string& temporary, const std::string& path) const;  // true: exchanged with one that was there
   void prune(Saved& saved) const;
   bool look(Newest& newest) const;

@@ -81,15 +81,15 @@ TEST(StoreProcess, KilledAtAnyMomentTheNewestStillHolds) {
     const pid_t child = in_child([&] { save_for_ever(folder.path(), step + 1, to.get()); });
     to.reset();
     const auto moment = Deadline::in(std::chrono::microseconds(random() % 40'000 * (step > 0 ? 1 : 1 + static_cast<unsigned>(kills) / 8)));
-    for (std::int64_t told = 0; !moment.passed();) {
+    for (std::int64_t reported = 0; !moment.passed();) {
       pollfd ready{from.get(), POLLIN, 0};
       const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(moment.left());
       const timespec until{0, static_cast<long>(left.count())};
-      if (::ppoll(&ready, 1, &until, nullptr) == 1 && ::read(from.get(), &told, sizeof told) == sizeof told) step = told;
+      if (::ppoll(&ready, 1, &until, nullptr) == 1 && ::read(from.get(), &reported, sizeof reported) == sizeof reported) step = reported;
     }
     ::kill(child, SIGKILL);
     EXPECT_TRUE(WIFSIGNALED(status_of(child)));
-    for (std::int64_t told = 0; ::read(from.get(), &told, sizeof told) == sizeof told;) step = told;
+    for (std::int64_t reported = 0; ::read(from.get(), &reported, sizeof reported) == sizeof reported;) step = reported;
     step = newest_after_restart(folder.path(), step);
     ASSERT_FALSE(HasFailure());
   }

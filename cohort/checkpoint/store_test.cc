@@ -101,7 +101,7 @@ TEST(Store, AStepSavedAgainReplacesTheOldOne) {
   EXPECT_EQ(entries(store.folder()), 1U);
 }
 
-TEST(Store, ADamagedNewestFallsBackLoudlyToTheOneBefore) {
+TEST(Store, ADamagedNewestFallsBackToTheOneBeforeWithAnError) {
   const MemoryDir folder;
   const Store store(folder.path());
   save(store, 1);
@@ -166,7 +166,7 @@ TEST(Store, OnlyItsOwnNamesAreCheckpoints) {
     EXPECT_EQ(step_of_name(name), std::nullopt) << name;
 }
 
-TEST(Store, TemporariesOfTheDeadGoAtStartAndThoseOfTheLivingStay) {
+TEST(Store, TemporariesOfDeadProcessesAreRemovedAtStartThoseOfRunningOnesStay) {
   const MemoryDir folder;
   const auto dead = folder.file(".tmp-5-1"), alive = folder.file(".tmp-6-1");
   for (const auto& path : {dead, alive}) {

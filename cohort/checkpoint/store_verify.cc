@@ -17,7 +17,7 @@ namespace cohort::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
-constexpr int kMostLooks = 100;             // a writer would have to prune once during each
+constexpr int kMostScans = 100;             // a writer would have to prune once during each
 constexpr std::size_t kPieceBytes = 1_MiB;  // stays in L2 between read and hash
 
 std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
@@ -101,7 +101,7 @@ std::vector<Listed> Store::list() const {
   return found;
 }
 
-// The newest of those listed that holds. False when some went away while we looked: the run goes on beside us and prunes.
+// The newest of those listed that holds. False when some went away during the scan: the run goes on meanwhile and prunes.
 bool Store::look(Newest& newest) const {
   bool all_there = true;
   for (const Listed& listed : list()) {
@@ -123,7 +123,7 @@ bool Store::look(Newest& newest) const {
 
 Newest Store::newest() const {
   Newest newest;
-  for (int looks = 0; looks < kMostLooks; ++looks) {
+  for (int looks = 0; looks < kMostScans; ++looks) {
     newest = {};
     if (look(newest)) break;
   }

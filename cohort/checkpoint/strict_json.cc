@@ -17,7 +17,7 @@ nlohmann::json parse_strict_json(std::string_view text, std::string_view where, 
     if (event == Event::object_start) keys.emplace_back();
     if (event == Event::object_end) keys.pop_back();
     if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second)
-      throw_failure(Kind::corrupt, "{}: the key '{}' stands there twice", where, printable(parsed.get<std::string>()));
+      throw_failure(Kind::corrupt, "{}: the key '{}' is given twice", where, printable(parsed.get<std::string>()));
     return true;
   };
   try {

@@ -79,8 +79,8 @@ Outcome save_one(const Writer::Save& save, const Snapshot& snapshot) {
 std::optional<Snapshot> warm_snapshot(std::size_t bytes) {
   try {
     Snapshot snapshot;
-    const Bytes room = snapshot.place("", "", Dtype::u8, {static_cast<std::int64_t>(bytes)});
-    for (std::size_t at = 0; at < room.size(); at += kPageBytes) room[at] = std::byte{1};
+    const Bytes memory = snapshot.place("", "", Dtype::u8, {static_cast<std::int64_t>(bytes)});
+    for (std::size_t at = 0; at < memory.size(); at += kPageBytes) memory[at] = std::byte{1};
     return snapshot;
   } catch (const std::exception& error) {
     log_warning("no memory for snapshots of {}: {}", format_bytes(bytes), error.what());

@@ -30,7 +30,7 @@ Snapshot filled(Writer& writer, std::int64_t step) {
   return snapshot;
 }
 
-// A disk that stands still until it is let go.
+// A disk that hangs until it is released.
 struct Gate {
   std::promise<void> entered, open;
   std::shared_future<void> opened = open.get_future().share();
@@ -51,12 +51,12 @@ TEST(Snapshot, HoldsCopiesInAlignedMemoryThatItReuses) {
   snapshot.reserve(1000);
   const auto capacity = snapshot.capacity();
   snapshot.add("a", {"x", Dtype::u8, {100}, bytes});
-  const Bytes room = snapshot.place("a", "y", Dtype::f32, {5, 5});
+  const Bytes memory = snapshot.place("a", "y", Dtype::f32, {5, 5});
   bytes.assign(100, std::byte{9});
   const auto& tensors = snapshot.files().at(0).tensors;
   EXPECT_EQ(tensors[0].data[99], std::byte{7});
-  EXPECT_EQ(tensors[1].data.data(), room.data());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(room.data()) % 64, 0U);
+  EXPECT_EQ(tensors[1].data.data(), memory.data());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.data()) % 64, 0U);
   EXPECT_EQ(snapshot.bytes(), 200U);
   snapshot.clear();
   EXPECT_TRUE(snapshot.files().empty());
@@ -94,7 +94,7 @@ TEST(Writer, PreparedMemoryIsThereForTheFirstSnapshot) {
   EXPECT_EQ(snapshot.bytes(), 0U);
 }
 
-TEST(Writer, TrainingGoesOnWhileTheDiskStandsStillAndLaterOnesAreSkipped) {
+TEST(Writer, TrainingGoesOnWhileTheDiskHangsAndLaterOnesAreSkipped) {
   Gate gate;
   Writer writer(gate.save());
   EXPECT_TRUE(writer.submit(filled(writer, 1)));
@@ -155,7 +155,7 @@ TEST(Writer, TheLastSnapshotIsOnDiskWhenTheWriterGoes) {
   EXPECT_EQ(store.newest().checkpoint->manifest.step, 8);
 }
 
-TEST(Writer, LeavesAHangingDiskBehindInBoundedTime) {
+TEST(Writer, GivesUpOnAHangingDiskInBoundedTime) {
   auto gate = std::make_shared<Gate>();
   std::promise<void> ended;
   testing::internal::CaptureStderr();

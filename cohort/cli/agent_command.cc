@@ -4,10 +4,10 @@
 #include <string>
 
 #include "cohort/base/error.h"
-#include "cohort/cli/agent.h"
 #include "cohort/cli/cli.h"
-#include "cohort/cli/run_front.h"
-#include "cohort/cli/run_hosts.h"
+#include "cohort/launch/agent.h"
+#include "cohort/launch/foreground.h"
+#include "cohort/launch/placement.h"
 
 namespace cohort::cli {
 namespace {
@@ -19,7 +19,7 @@ constexpr const char* kHelp =
     "  cohort agent -n 4 ./train                               Kubernetes: from PET_NNODES, PET_NODE_RANK, PET_MASTER_ADDR, "
     "PET_MASTER_PORT\n"
     "  cohort agent --nnodes 2 --node-rank 1 --master-addr node0 -n 4 ./train     by hand\n\n"
-    "Every node starts its own -n ranks. Node 0 holds the rendezvous, at the port after MASTER_PORT. COHORT_SECRET_FILE names the job's "
+    "Every node starts its own -n ranks. Node 0 has the coordinator, at the port after MASTER_PORT. COHORT_SECRET_FILE names the job's "
     "secret\n"
     "on every node: 32 random bytes, mode 600. All options are those of `cohort run`, which starts `cohort agent --stdio` itself on hosts "
     "that\n"
@@ -29,17 +29,19 @@ int run(int argc, char** argv) {
   const std::vector<std::string> args{argv + 1, argv + argc};
   const group::Environment environment = group::read_environment();
   if (args.size() == 1 && args[0] == "--stdio")
-    return watch_over("cohort agent", [&](Fd front, Signals& signals) { return serve_launcher(environment, std::move(front), signals); });
-  LaunchPlan plan;
+    return launch::run_with_foreground("cohort agent", [&](Fd foreground, launch::Signals& signals) {
+      return launch::run_agent(environment, std::move(foreground), signals);
+    });
+  launch::LaunchPlan plan;
   plan.environment = environment;
-  plan.options = parse_run(args, plan.environment);
+  plan.options = launch::parse_launch_options(args, plan.environment);
   if (plan.options.help) return fmt::print("{}", kHelp), 0;
-  read_slurm_nodes(plan.options, plan.environment);
+  launch::read_slurm_nodes(plan.options, plan.environment);
   if (plan.options.nodes == 1 && plan.options.node < 0)
     throw_failure(Kind::usage,
                   "which node of how many is this? Neither SLURM_NODEID nor PET_NNODES is set; give --nnodes, --node-rank and "
                   "--master-addr, or use `cohort run`");
-  return run_planned(std::move(plan));
+  return launch::run_job(std::move(plan));
 }
 
 }  // namespace

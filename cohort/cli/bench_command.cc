@@ -1,36 +1,45 @@
-// cohort bench: the parent of a measurement. Parses, then explains, calibrates, or runs the rounds and prints.
+// cohort bench: parses the options, then explains, calibrates, or runs the rounds and prints.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <string_view>
 
 #include "cohort/base/bytes.h"
-#include "cohort/cli/bench_calibrate.h"
-#include "cohort/cli/bench_memory.h"
-#include "cohort/cli/bench_options.h"
-#include "cohort/cli/bench_progress.h"
-#include "cohort/cli/bench_rounds.h"
-#include "cohort/cli/bench_step_rounds.h"
-#include "cohort/cli/bench_table.h"
-#include "cohort/cli/bench_worker.h"
+#include "cohort/bench/calibrate.h"
+#include "cohort/bench/doctor/doctor.h"
+#include "cohort/bench/memory.h"
+#include "cohort/bench/options.h"
+#include "cohort/bench/progress_line.h"
+#include "cohort/bench/rounds.h"
+#include "cohort/bench/step/rounds.h"
+#include "cohort/bench/table.h"
+#include "cohort/bench/worker.h"
 #include "cohort/cli/cli.h"
 
-namespace cohort::cli::bench {
+namespace cohort::cli {
 namespace {
 
-const std::vector<std::size_t> kLadder{4, 1_KiB, 64_KiB, 1_MiB, 16_MiB, 100_MiB};
+const std::vector<std::size_t> kDefaultSizes{4, 1_KiB, 64_KiB, 1_MiB, 16_MiB, 100_MiB};
 
-int explain(const BenchOptions& options) {
-  BenchOptions o = options;
+int explain(const bench::BenchOptions& options) {
+  bench::BenchOptions o = options;
   o.worker_task = "explain";
   for (const int n : o.ranks)
-    for (const auto& buffers : o.buffers) fmt::print("{}", run_worker({"cohort", "", buffers}, o, "all_reduce", n));
+    for (const auto& buffers : o.buffers) fmt::print("{}", bench::run_worker({"cohort", "", buffers}, o, "all_reduce", n));
   return 0;
 }
 
-void print_report(const Report& report, const BenchOptions& o) {
-  if (!o.json) return fmt::print("{}\n", table(report, o));
-  for (const Row& row : report.rows) fmt::print("{}\n", json_line(row));
+// Constants that were measured on a busy machine are wrong for as long as the file is used.
+int calibrate_idle(const bench::BenchOptions& options) {
+  using namespace bench::doctor;
+  if (const Finding load = judge_load(load_now(), bench::this_machine().cores); load.level != Level::ok)
+    fmt::print(stderr, "cohort bench: load {}: {}\n", load.text, load.advice);
+  return bench::calibrate(options);
+}
+
+void print_report(const bench::Report& report, const bench::BenchOptions& o) {
+  if (!o.json) return fmt::print("{}\n", bench::table(report, o));
+  for (const bench::Row& row : report.rows) fmt::print("{}\n", bench::json_line(row));
   for (const auto& note : report.notes) fmt::print(stderr, "{}\n", note);
   for (const auto& line : report.voids) fmt::print(stderr, "{}\n", line);
 }
@@ -38,36 +47,30 @@ void print_report(const Report& report, const BenchOptions& o) {
 }  // namespace
 
 static int run(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "step") return run_step(argc - 1, argv + 1);
-  if (argc > 1 && std::string_view(argv[1]) == "memory") return run_memory(argc - 1, argv + 1);
-  auto parsed = parse_bench_options(argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "step") return bench::run_step(argc - 1, argv + 1);
+  if (argc > 1 && std::string_view(argv[1]) == "memory") return bench::run_memory(argc - 1, argv + 1);
+  auto parsed = bench::parse_bench_options(argc, argv);
   if (!parsed) return 0;
-  BenchOptions& o = *parsed;
-  if (!o.worker_task.empty()) return worker_main(o);
-  if (o.calibrate) return calibrate(o);
-  if (o.sizes.empty()) o.sizes = kLadder;
+  bench::BenchOptions& o = *parsed;
+  if (!o.worker_task.empty()) return bench::worker_main(o);
+  if (o.calibrate) return calibrate_idle(o);
+  if (o.sizes.empty()) o.sizes = kDefaultSizes;
   if (o.explain) return explain(o);
-  for (const auto& verb : o.verbs) {
-    BenchOptions one = o;
-    if (verb == "barrier") one.sizes = {0};
+  for (const auto& collective : o.collectives) {
+    bench::BenchOptions one = o;
+    if (collective == "barrier") one.sizes = {0};
     for (const int n : o.ranks) {
-      ProgressLine progress(ProgressLine::Elsewhere::silent);
-      const auto report = run_rounds(one, verb, n, [&](const std::string& what, double share) { progress.show(what, share); });
+      bench::ProgressLine progress(bench::ProgressLine::Elsewhere::silent);
+      const auto report = bench::run_rounds(one, collective, n, [&](const std::string& what, double share) { progress.show(what, share); });
       progress.clear();
       print_report(report, one);
       std::fflush(stdout);
     }
-    if (!o.json) fmt::print("{}\n", legend(verb));
+    if (!o.json) fmt::print("{}\n", bench::legend(collective));
   }
   return 0;
 }
 
-}  // namespace cohort::cli::bench
-
-namespace cohort::cli {
-
-Command bench_command() {
-  return {"bench", "measures collectives, training steps and memory here, beside what others do here", bench::run};
-}
+Command bench_command() { return {"bench", "measures collectives, training steps and memory, beside baselines", run}; }
 
 }  // namespace cohort::cli

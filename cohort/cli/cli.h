@@ -15,17 +15,10 @@ struct Command {
   int (*run)(int argc, char** argv);  // argv[0] is the subcommand's name; returns the exit status
 };
 
-// Every subcommand compiled in, by name. Generated from the *_command.cc files of this room.
+// Every subcommand compiled in, by name. Generated from the *_command.cc files of this module.
 std::vector<Command> commands();
 
 // The whole program: picks the subcommand, turns a Failure into one line on stderr and an exit status.
 int dispatch(std::span<const Command> table, int argc, char** argv);
-
-inline constexpr int kExitFailure = 1;
-inline constexpr int kExitUsage = 2;
-inline constexpr int kExitTimeout = 124;        // as timeout(1) has it
-inline constexpr int kExitNotExecutable = 126;  // as shells have it
-inline constexpr int kExitNotFound = 127;
-inline constexpr int kExitSignalBase = 128;  // a program killed by signal n gives 128 + n
 
 }  // namespace cohort::cli

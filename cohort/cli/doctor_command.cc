@@ -5,13 +5,15 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "cohort/base/error.h"
-#include "cohort/cli/bench_find.h"
+#include "cohort/base/command_line.h"
+#include "cohort/bench/doctor/doctor.h"
+#include "cohort/bench/programs.h"
 #include "cohort/cli/cli.h"
-#include "cohort/cli/doctor.h"
 
-namespace cohort::cli::doctor {
+namespace cohort::cli {
 namespace {
+
+using namespace bench::doctor;
 
 std::string coloured(const Finding& f) {
   const auto text = format_finding(f);
@@ -32,7 +34,7 @@ int check_build() {
   const auto box = [](bool there) { return there ? "[X]" : "[ ]"; };
   fmt::print("Cohort v{}:\n\nAvailable transports:\n    [X] shared memory\n    [X] TCP\n\n", COHORT_VERSION);
   fmt::print("Found beside it:\n    {} PyTorch\n    {} Open MPI, to compare with\n", box(!bench::python_with_torch().empty()),
-             box(!bench::companion("openmpi_bench").empty()));
+             box(!bench::bundled_program("openmpi_bench").empty()));
   return 0;
 }
 
@@ -44,14 +46,7 @@ static int run(int argc, char** argv) {
   app.add_flag("--json", json, "one JSON object a line: level, topic, text, advice");
   app.add_flag("--check-build", build, "only what was built and found, as a list of boxes");
   app.footer("Exit status: 0, or 1 when a FAIL line says that jobs cannot run here.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw_failure(Kind::usage, "{}; `cohort doctor --help` lists the options", error.what());
-  }
+  if (!parse_command_line(app, argc, argv)) return 0;
   if (build) return check_build();
   const auto findings = examine();
   if (json) return print_json(findings), exit_status(findings);
@@ -61,10 +56,6 @@ static int run(int argc, char** argv) {
   return exit_status(findings);
 }
 
-}  // namespace cohort::cli::doctor
-
-namespace cohort::cli {
-
-Command doctor_command() { return {"doctor", "what this machine has, what will be slow or fail, what to do", doctor::run}; }
+Command doctor_command() { return {"doctor", "what this machine has, what will be slow or fail, what to do", run}; }
 
 }  // namespace cohort::cli

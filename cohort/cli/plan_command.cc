@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
 #include "cohort/cli/cli.h"
@@ -20,17 +21,18 @@ constexpr const char* kExamples =
     "  cohort plan configs/text_gpt.yaml --ranks 8 --memory 2GB --link 10Gbit --latency 20us\n"
     "  cohort plan --set model=gpt-50m --set 'data.train=synthetic(task=tokens, shape=128, classes=256)' --ranks 4\n"
     "  cohort plan configs/cifar_resnet18.yaml --ranks 64 --memory 80GB --link 100Gbit --flops 60T --membw 2TB --json\n\n"
-    "The model is walked over with tensors that have no memory, and every kernel it would run is timed alone: the model itself never "
-    "runs,\n"
-    "and may be larger than this machine. With --link ranks are taken to be machines of their own; without it they share this one.\n"
+    "The model is traced with tensors that have no memory (the meta device), and every kernel it would run is timed alone: the model "
+    "itself "
+    "never\n"
+    "runs, and may be larger than this machine. With --link ranks are taken to be machines of their own; without it they share this one.\n"
     "`cohort train --plan` prints the forecast beside what was measured. docs/plan.md explains every column.\n";
 
-struct Words {
+struct PlanArguments {
   std::string ranks = "1", memory, link, latency, flops, membw;
 };
 
-// What was asked for as the worker reads it: plain numbers.
-std::vector<std::string> numbers_of(const Words& w) {
+// The options as the worker reads them: plain numbers.
+std::vector<std::string> numbers_of(const PlanArguments& w) {
   std::vector<std::string> args;
   const auto add = [&](const char* option, double value) { args.insert(args.end(), {option, fmt::format("{}", value)}); };
   if (!w.memory.empty()) add("--memory", static_cast<double>(parse_bytes(w.memory)));
@@ -46,8 +48,8 @@ std::vector<std::string> numbers_of(const Words& w) {
 }
 
 int run(int argc, char** argv) {
-  SettingsSource source;
-  Words w;
+  train::SettingsSource source;
+  PlanArguments w;
   bool json = false;
   CLI::App app{"memory and step time of a training run, before it runs", "cohort plan"};
   app.footer(kExamples);
@@ -60,17 +62,11 @@ int run(int argc, char** argv) {
   app.add_option("--flops", w.flops, "operations a second of a rank's device, 312T; none: kernels are timed here");
   app.add_option("--membw", w.membw, "bytes a second of its memory, 2TB");
   app.add_flag("--json", json, "one JSON object a line, a choice each");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return fmt::print("{}", app.help()), 0;
-  } catch (const CLI::ParseError& error) {
-    throw_failure(Kind::usage, "{}; `cohort plan --help` lists the options", error.what());
-  }
+  if (!parse_command_line(app, argc, argv)) return 0;
   const auto ranks = parse_int(w.ranks);
   if (ranks < 1 || ranks > 1'000'000) throw_failure(Kind::usage, "--ranks {}: between 1 and a million", w.ranks);
   auto args = numbers_of(w);
-  read_settings(source);  // what is wrong with them is said before anything starts
+  train::read_settings(source);  // what is wrong with them is said before anything starts
   if (json) args.emplace_back("--json");
   const bool alone = !w.link.empty() || !w.flops.empty();
   return plan_with_workers(source, static_cast<int>(ranks), alone, args);

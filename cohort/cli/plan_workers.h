@@ -1,4 +1,5 @@
-// Starts the ranks that plan: as many as the planned ones will keep this machine's cores busy, so that times are those of a busy machine.
+// Starts the ranks of `cohort-worker plan`: as many as the planned run will have on this machine, so that kernels are timed under its load.
+// Threads: the main one. Failure: as run_workers().
 #pragma once
 #include <string>
 #include <vector>
@@ -8,6 +9,6 @@
 namespace cohort::cli {
 
 // alone: the planned ranks have machines of their own. more: further arguments of `cohort-worker plan`. Returns the exit status.
-int plan_with_workers(const SettingsSource& source, int ranks, bool alone, const std::vector<std::string>& more);
+int plan_with_workers(const train::SettingsSource& source, int ranks, bool alone, const std::vector<std::string>& more);
 
 }  // namespace cohort::cli

@@ -4,9 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
+#include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
 #include "cohort/cli/cli.h"
-#include "cohort/cli/worker_program.h"
+#include "cohort/launch/worker_program.h"
 
 namespace cohort::cli {
 namespace {
@@ -16,7 +17,7 @@ constexpr const char* kExamples =
     "  cohort predict runs/fashion boot.png shirt.jpg\n"
     "  cohort predict runs/fashion/checkpoints/step-00004690 boot.png --top 1 --json\n"
     "  cohort predict runs/fashion --data 'fashion_mnist(split=test)'\n\n"
-    "PNG and JPEG files are brought to the size and the channels the model was trained on. Exit status 1 when some file is no picture; "
+    "PNG and JPEG files are resized to the size and the channels the model was trained on. Exit status 1 when some file is no picture; "
     "the\n"
     "others are classified all the same.\n";
 
@@ -36,13 +37,7 @@ int run(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--json", json, "one JSON object a line");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return fmt::print("{}", app.help()), 0;
-  } catch (const CLI::ParseError& error) {
-    throw_failure(Kind::usage, "{}; `cohort predict --help` lists the options", error.what());
-  }
+  if (!parse_command_line(app, argc, argv)) return 0;
   if (files.empty() && data.empty()) throw_failure(Kind::usage, "nothing to classify: name pictures, or a data set with --data");
   if (!std::filesystem::is_directory(path))
     throw_failure(Kind::usage, "there is no folder {}: name a run's folder or a checkpoint's", path);
@@ -51,7 +46,10 @@ int run(int argc, char** argv) {
   if (json) args.emplace_back("--json");
   args.emplace_back("--");
   args.insert(args.end(), files.begin(), files.end());
-  return run_workers("1", args);
+  launch::LaunchOptions options = launch::default_options(group::read_environment());
+  options.ranks = "1";
+  options.ranks_given = true;
+  return launch::run_workers(std::move(options), args);
 }
 
 }  // namespace

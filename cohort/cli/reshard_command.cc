@@ -5,11 +5,13 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/bench/progress_line.h"
 #include "cohort/checkpoint/reshard.h"
-#include "cohort/cli/bench_progress.h"
 #include "cohort/cli/cli.h"
+#include "cohort/launch/exit_codes.h"
 
 namespace cohort::cli {
 namespace {
@@ -30,13 +32,13 @@ constexpr const char* kFooter =
 volatile std::sig_atomic_t stopped = 0;  // by which signal
 void on_signal(int number) { stopped = number; }
 
-struct Wanted {
+struct ReshardOptions {
   std::string from, to;
   checkpoint::Layout layout;
   bool consolidate = false, optimizer = false, json = false;
 };
 
-void say(const Wanted& w, const checkpoint::Checkpoint& from, const checkpoint::Rewritten& made) {
+void say(const ReshardOptions& w, const checkpoint::Checkpoint& from, const checkpoint::ReshardResult& made) {
   if (w.json) {
     const nlohmann::ordered_json line{{"from", from.path},   {"to", made.path},         {"step", from.manifest.step},
                                       {"files", made.files}, {"tensors", made.tensors}, {"pieces", made.pieces},
@@ -47,7 +49,7 @@ void say(const Wanted& w, const checkpoint::Checkpoint& from, const checkpoint::
              made.files, made.files == 1 ? "" : "s");
 }
 
-int work(const Wanted& w) {
+int work(const ReshardOptions& w) {
   const auto from = checkpoint::open_checkpoint(w.from);
   bench::ProgressLine line(bench::ProgressLine::Elsewhere::silent);
   int shown = -1;
@@ -66,7 +68,7 @@ int work(const Wanted& w) {
 }
 
 int run(int argc, char** argv) {
-  Wanted w;
+  ReshardOptions w;
   CLI::App app{"write a checkpoint anew for another number of ranks or another ZeRO stage", "cohort reshard"};
   app.footer(kFooter);
   app.add_option("from", w.from, "a checkpoint's folder, or a run's")->required();
@@ -77,20 +79,14 @@ int run(int argc, char** argv) {
   app.add_flag("--optimizer", w.optimizer, "with --consolidate: its state too, as <parameter>/<state>")->needs(one);
   app.add_flag("--json", w.json, "say what was written as a JSON object");
   one->excludes(ranks)->excludes(stage);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return fmt::print("{}", app.help()), 0;
-  } catch (const CLI::ParseError& error) {
-    throw_failure(Kind::usage, "{}; `cohort reshard --help` lists the options", error.what());
-  }
+  if (!parse_command_line(app, argc, argv)) return 0;
   if (!w.consolidate && stage->count() == 0) throw_failure(Kind::usage, "say what to write: --stage 0 to 3 with --ranks, or --consolidate");
   try {
     return work(w);
   } catch (const Failure& failure) {
     if (failure.kind() != Kind::aborted || stopped == 0) throw;
     fmt::print(stderr, "cohort reshard: {}\n", failure.what());
-    return kExitSignalBase + stopped;
+    return launch::kExitSignalBase + stopped;
   }
 }
 

@@ -8,12 +8,13 @@
 #include "cohort/base/error.h"
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
-#include "cohort/cli/bench_process.h"
-#include "cohort/cli/bench_progress.h"
+#include "cohort/bench/process.h"
+#include "cohort/bench/progress_line.h"
 #include "cohort/cli/cli.h"
 #include "cohort/cli/verify_compare.h"
 #include "cohort/cli/verify_options.h"
-#include "cohort/cli/worker_program.h"
+#include "cohort/launch/exit_codes.h"
+#include "cohort/launch/worker_program.h"
 
 namespace cohort::cli {
 namespace {
@@ -31,13 +32,13 @@ std::string cause(const bench::Outcome& o) {
   constexpr std::string_view kOwn = "cohort verify: ";
   for (const auto line : split(o.err, '\n'))
     if (const auto at = line.find(kOwn); at != line.npos) return std::string(line.substr(at + kOwn.size()));
-  return o.last_words().empty() ? "it said nothing" : std::string(o.last_words());
+  return o.last_line().empty() ? "it printed nothing" : std::string(o.last_line());
 }
 
 void perform(const VerifyOptions& o, const TrainConfig& config, const Run& run, bool reference) {
-  bench::Program p{{std::filesystem::read_symlink("/proc/self/exe").string(), "run", "-n", std::to_string(run.ranks), "--no-prefix",
-                    "--quiet", "--", find_worker(), "verify"},
-                   {{"OMP_NUM_THREADS", "1"}}};
+  bench::CommandLine p{{std::filesystem::read_symlink("/proc/self/exe").string(), "run", "-n", std::to_string(run.ranks), "--no-prefix",
+                        "--quiet", "--", launch::find_worker(), "verify"},
+                       {{"OMP_NUM_THREADS", "1"}}};
   auto& words = p.argv;
   if (!o.source.file.empty()) words.push_back(o.source.file);
   auto sets = o.source.sets;
@@ -46,11 +47,11 @@ void perform(const VerifyOptions& o, const TrainConfig& config, const Run& run, 
   for (const auto& set : sets) words.insert(words.end(), {"--set", set});
   words.insert(words.end(), {"--out", run.folder, "--steps", std::to_string(o.steps)});
   if (o.float64) words.emplace_back("--float64");
-  const auto ended = bench::run_program(p, Deadline::in(Seconds{o.timeout}));
+  const auto ended = bench::run_process(p, Deadline::in(Seconds{o.timeout}));
   if (ended.ok()) return;
   const auto who = fmt::format("{} on {} rank{}", run.sync, run.ranks, run.ranks == 1 ? "" : "s");
   if (ended.late) throw_failure(Kind::timeout, "{} did not end within {}; --timeout gives more", who, format_seconds(Seconds{o.timeout}));
-  throw_failure(ended.status == kExitUsage ? Kind::usage : Kind::system, "{}: {}", who, cause(ended));
+  throw_failure(ended.status == launch::kExitUsage ? Kind::usage : Kind::system, "{}: {}", who, cause(ended));
 }
 
 nlohmann::ordered_json json_of(const Run& run, const Comparison& c, double tolerance) {
@@ -116,7 +117,7 @@ int verify(const VerifyOptions& o) {
       }
       std::fflush(stdout);
     }
-  return fine ? 0 : kExitFailure;
+  return fine ? 0 : launch::kExitFailure;
 }
 
 int run(int argc, char** argv) {

@@ -13,7 +13,7 @@
 
 namespace cohort::cli {
 
-// f32: what sums in another order differ by, with room; f64: the same, as bits of f32 are gone.
+// f32: what sums in another order differ by, with a margin; f64: the same, as bits of f32 are gone.
 inline constexpr double kTolerance32 = 1e-5, kTolerance64 = 1e-12;
 
 struct Difference {

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <numeric>
 
+#include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
 #include "cohort/cli/verify_compare.h"
@@ -64,7 +65,7 @@ std::optional<VerifyOptions> parse_verify(int argc, char** argv) {
   app.add_option("--set", o.source.sets, "key=value, as often as needed: for all runs")->expected(1)->take_all();
   app.add_option("--change", o.changes, "key=value: for the compared runs, not for the reference")->expected(1)->take_all();
   app.add_option("-n,--ranks", ranks, "numbers of ranks to compare with one")->capture_default_str();
-  app.add_option("--sync", syncs, "strategies to compare, as engine.strategy has them")->capture_default_str();
+  app.add_option("--sync", syncs, "strategies to compare, as sync has them")->capture_default_str();
   app.add_option("--steps", o.steps, "steps of the update; gradients are those of the first")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
@@ -76,13 +77,7 @@ std::optional<VerifyOptions> parse_verify(int argc, char** argv) {
   app.add_flag("--float64", o.float64, "compute in double precision: what is left of a difference is a mistake");
   app.add_flag("--json", o.json, "one JSON object a line");
   app.add_option("--keep", o.keep, "folder in which what the runs wrote stays");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return fmt::print("{}", app.help()), std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    throw_failure(Kind::usage, "{}; `cohort verify --help` lists the options", error.what());
-  }
+  if (!parse_command_line(app, argc, argv)) return std::nullopt;
   o.ranks = parse_ranks(ranks);
   o.syncs = split_specs(syncs);
   return o;
@@ -108,7 +103,7 @@ std::vector<std::string> settings_of_run(const VerifyOptions& o, const TrainConf
           "optim.schedule=constant",
           "threads=1",
           "checkpoint.keep=10",
-          fmt::format("engine.strategy={}", sync)};
+          fmt::format("sync={}", sync)};
 }
 
 }  // namespace cohort::cli

@@ -9,7 +9,7 @@
 namespace cohort::cli {
 
 struct VerifyOptions {
-  SettingsSource source;
+  train::SettingsSource source;
   std::vector<std::string> changes;  // settings of the compared runs that the reference does not have
   std::vector<int> ranks{1, 2};
   std::vector<std::string> syncs{"all_reduce"};

@@ -1,8 +1,8 @@
-// A Communicator is a fixed roster of ranks for one epoch, and the verbs they can do together.
-// Owner: the caller (unique_ptr); children of split() may outlive their parent. Threads: one verb at a time per communicator (a second
-// thread gets Kind::usage, not a race); different communicators run side by side; abort() from any thread.
-// Failure: Kind::usage before data moves leaves the communicator usable on all ranks; every other failure is sticky and keeps its
-// root cause. Every wait ends inside its deadline. To add an all-reduce: one file in all_reduce/, one word, one test.
+// A Communicator is a fixed set of ranks for one epoch, and the collectives they can do together.
+// Owner: the caller (unique_ptr); children of split() may outlive their parent. Threads: one collective at a time per communicator (a
+// second thread gets Kind::usage, not a race); different communicators run side by side; abort() from any thread. Failure: Kind::usage
+// before data moves leaves the communicator usable on all ranks; every other failure is sticky and keeps its root cause. Every wait ends
+// inside its deadline. To add an all-reduce: one file in all_reduce/, one word, one test.
 #pragma once
 #include <memory>
 #include <span>
@@ -12,7 +12,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/ids.h"
 #include "cohort/collective/types.h"
-#include "cohort/net/link.h"
+#include "cohort/net/transport/link.h"
 
 namespace cohort::collective {
 
@@ -37,10 +37,26 @@ class Region {
 
 using net::Message;
 
-// What a rank took in from others by one kind of verb: the elements it cannot do without, whatever the algorithm. Of n ranks: an all-gather
-// what is not its own, a reduce-scatter its own block from n - 1 others, an all-reduce both.
+// What a rank must receive from others in one kind of collective, whatever the algorithm. Of n ranks: an
+// all-gather what is not its own, a reduce-scatter its own block from n - 1 others, an all-reduce both.
 struct Moved {
   std::uint64_t calls = 0, elements = 0, bytes = 0;
+};
+
+// An operation in flight: lives on the stack of the thread that runs it, so its address identifies it.
+struct RunningOperation {
+  std::string_view collective;  // "all_reduce", "send", "split", ...
+  std::string_view name;        // Call::name
+  std::size_t bytes = 0;        // this rank's buffer, the larger of input and output; gather: its input; scatter: its output; 0: no data
+};
+
+// Is called when an operation of a communicator begins and when it ends, also with a failure. Both are called by the thread that runs
+// the operation, so by several at once; they must be quick. It outlives the operations that began under it.
+class OperationObserver {
+ public:
+  virtual ~OperationObserver() = default;
+  virtual void begin(const RunningOperation& operation) noexcept = 0;
+  virtual void end(const RunningOperation& operation) noexcept = 0;
 };
 
 class Communicator {
@@ -70,7 +86,7 @@ class Communicator {
                           std::span<const std::size_t> recv_counts = {}) = 0;
   virtual void barrier(const Call& call = {}) = 0;
 
-  // Point to point. Any thread, beside a running verb. Tags 0 .. 2^31-1 are the caller's.
+  // Point to point. Any thread, beside a running collective. Tags 0 .. 2^31-1 are the caller's.
   virtual void send(Piece data, Rank to, std::uint32_t tag = 0, const Call& call = {}) = 0;
   virtual void recv(Piece data, Rank from, std::uint32_t tag = 0, const Call& call = {}) = 0;
   // The next message with first_tag <= tag <= last_tag from any peer: servers, gossip.
@@ -83,7 +99,11 @@ class Communicator {
 
   virtual void abort(const Error& error) noexcept = 0;
 
-  virtual Moved moved(Verb verb) const = 0;  // since it was opened, by it and by the children of its split(); any thread
+  virtual Moved moved(Collective collective) const = 0;  // since it was opened, by it and by the children of its split(); any thread
+
+  // From now on the observer is called for the operations of this communicator and of its children, also of those split off before;
+  // nullptr: none is. Any thread. Communicators other than the native one may ignore it.
+  virtual void observe(OperationObserver* observer) { static_cast<void>(observer); }
 
   // What all_reduce would use for this buffer here and now, and why; for people (`cohort bench --explain`).
   virtual std::string explain(Piece data, Op op) const = 0;
@@ -93,15 +113,15 @@ class Arena;
 
 struct Options {
   Seconds timeout{300};        // for calls without a deadline
-  Seconds warn_after{5};       // a wait longer than this names whom it waits for, once, in the log
+  Seconds warn_after{5};       // a wait longer than this logs once which ranks it waits for
   std::string algorithm;       // overrides the selector for every all-reduce
-  bool canonical_only = true;  // `bits: same`; false lets the selector take rows that are not canonical
+  bool canonical_only = true;  // `deterministic: true`; false lets the selector take rows that are not canonical
   std::string calibration;     // path of measured cost constants; empty: the built-in ones
   // Where Regions come from. Communicators of one process that share an Arena use each other's Regions in place; none: one of its own.
   std::shared_ptr<Arena> arena{};
 };
 
-// The own engine over a mesh of links (shared memory when the mesh shares it).
-std::unique_ptr<Communicator> open(std::shared_ptr<net::Mesh> mesh, Options options = {});
+// The native backend over links to all peers (and shared memory where they share it).
+std::unique_ptr<Communicator> open(std::shared_ptr<net::PeerLinks> links, Options options = {});
 
 }  // namespace cohort::collective

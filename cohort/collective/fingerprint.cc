@@ -34,10 +34,10 @@ void fill(std::array<char, N>& to, std::string_view text) {
 
 }  // namespace
 
-void seal(Fingerprint& print, std::string_view name, std::string_view algorithm) {
+void complete_fingerprint(Fingerprint& print, std::string_view name, std::string_view algorithm) {
   fill(print.name, name);
   fill(print.algorithm, algorithm);
-  std::uint64_t hash = mix(static_cast<std::uint64_t>(print.verb) | static_cast<std::uint64_t>(print.dtype) << 8 |
+  std::uint64_t hash = mix(static_cast<std::uint64_t>(print.collective) | static_cast<std::uint64_t>(print.dtype) << 8 |
                                static_cast<std::uint64_t>(print.op) << 16 | static_cast<std::uint64_t>(print.pieces) << 24 |
                                static_cast<std::uint64_t>(static_cast<std::uint32_t>(print.root)) << 32,
                            print.count);
@@ -55,10 +55,10 @@ std::uint64_t hash_of(std::span<const std::size_t> counts) {
 }
 
 std::string Fingerprint::text() const {
-  std::string out{name_of(verb)};
+  std::string out{name_of(collective)};
   if (!cut(name).empty()) out += fmt::format(" '{}'", cut(name));
-  const bool reduces = verb == Verb::all_reduce || verb == Verb::reduce_scatter || verb == Verb::reduce;
-  if (verb != Verb::barrier && verb != Verb::split) out += fmt::format(" of {} {}", count, name_of(dtype));
+  const bool reduces = collective == Collective::all_reduce || collective == Collective::reduce_scatter || collective == Collective::reduce;
+  if (collective != Collective::barrier && collective != Collective::split) out += fmt::format(" of {} {}", count, name_of(dtype));
   if (pieces > 1) out += fmt::format(" in {} pieces", pieces);
   if (reduces) out += fmt::format(", {}", name_of(op));
   if (root >= 0) out += fmt::format(", root {}", root);

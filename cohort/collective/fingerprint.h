@@ -13,11 +13,11 @@
 namespace cohort::collective {
 
 struct Fingerprint {
-  Verb verb = Verb::barrier;
+  Collective collective = Collective::barrier;
   Dtype dtype = Dtype::u8;
   Op op = Op::sum;
   std::uint8_t pieces = 1;           // of a grouped call, saturating
-  std::int32_t root = -1;            // rank in the communicator, -1 where the verb has none
+  std::int32_t root = -1;            // rank in the communicator, -1 where the collective has none
   std::uint64_t count = 0;           // elements, all pieces together
   std::uint64_t layout = 0;          // hash of per-rank counts, per-piece counts and scales
   std::uint64_t number = 0;          // of the operation on this communicator
@@ -29,7 +29,7 @@ struct Fingerprint {
 };
 
 // Fills name, algorithm and digest.
-void seal(Fingerprint& print, std::string_view name, std::string_view algorithm);
+void complete_fingerprint(Fingerprint& print, std::string_view name, std::string_view algorithm);
 
 // Folds one more number into a hash.
 constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {

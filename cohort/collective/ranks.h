@@ -7,21 +7,21 @@
 #include <vector>
 
 #include "cohort/collective/communicator.h"
-#include "cohort/net/loopback.h"
+#include "cohort/net/transport/loopback.h"
 
 namespace cohort::collective {
 
-using MakeMeshes = std::function<std::vector<std::unique_ptr<net::Mesh>>(int)>;
+using MakeLinks = std::function<std::vector<std::unique_ptr<net::PeerLinks>>(int)>;
 
-inline void run_ranks(int ranks, const std::function<void(Communicator&)>& body, Options options = {}, const MakeMeshes& make = nullptr) {
+inline void run_ranks(int ranks, const std::function<void(Communicator&)>& body, Options options = {}, const MakeLinks& make = nullptr) {
   if (options.timeout > Seconds{60}) options.timeout = Seconds{60};  // a hang is a failed test, not a stuck one
-  auto meshes = make ? make(ranks) : net::loopback_meshes(ranks);
+  auto all_links = make ? make(ranks) : net::loopback_world(ranks);
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r)
-    threads.emplace_back([&, r, mesh = std::shared_ptr<net::Mesh>(std::move(meshes[static_cast<std::size_t>(r)]))]() mutable {
+    threads.emplace_back([&, r, links = std::shared_ptr<net::PeerLinks>(std::move(all_links[static_cast<std::size_t>(r)]))]() mutable {
       try {
-        const auto comm = open(std::move(mesh), options);
+        const auto comm = open(std::move(links), options);
         body(*comm);
       } catch (...) {
         failures[static_cast<std::size_t>(r)] = std::current_exception();

@@ -13,9 +13,9 @@ struct DtypeRow {
 constexpr std::array<DtypeRow, kDtypes> kDtypeRows{
     {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}, {"i8", 1}, {"u8", 1}, {"i32", 4}, {"i64", 8}, {"bool", 1}, {"i16", 2}}};
 constexpr std::array<std::string_view, kOps> kOpNames{"sum", "average", "min", "max", "product"};
-constexpr std::array<std::string_view, 12> kVerbNames{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
-                                                      "scatter",    "all_to_all",     "barrier",    "split",     "send",   "recv"};
-static_assert(kVerbNames.size() == static_cast<std::size_t>(Verb::recv) + 1);
+constexpr std::array<std::string_view, 12> kCollectiveNames{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
+                                                            "scatter",    "all_to_all",     "barrier",    "split",     "send",   "recv"};
+static_assert(kCollectiveNames.size() == static_cast<std::size_t>(Collective::recv) + 1);
 
 // Values that came over a wire may lie outside the table: they have no name, and print as such.
 template <class Enum, std::size_t N>
@@ -43,7 +43,7 @@ std::string_view name_of(Dtype dtype) {
   return i < kDtypeRows.size() ? kDtypeRows[i].name : "unknown";
 }
 std::string_view name_of(Op op) { return name_in(kOpNames, op); }
-std::string_view name_of(Verb verb) { return name_in(kVerbNames, verb); }
+std::string_view name_of(Collective collective) { return name_in(kCollectiveNames, collective); }
 
 std::optional<Dtype> dtype_named(std::string_view name) {
   for (std::size_t i = 0; i < kDtypeRows.size(); ++i)
@@ -51,7 +51,7 @@ std::optional<Dtype> dtype_named(std::string_view name) {
   return std::nullopt;
 }
 std::optional<Op> op_named(std::string_view name) { return value_in<Op>(kOpNames, name); }
-std::optional<Verb> verb_named(std::string_view name) { return value_in<Verb>(kVerbNames, name); }
+std::optional<Collective> collective_named(std::string_view name) { return value_in<Collective>(kCollectiveNames, name); }
 
 bool reducible(Dtype dtype, Op op) { return dtype != Dtype::boolean || op != Op::average; }
 

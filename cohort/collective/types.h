@@ -16,7 +16,7 @@ enum class Dtype : std::uint8_t { f16, bf16, f32, f64, i8, u8, i32, i64, boolean
 inline constexpr int kDtypes = 10;
 enum class Op : std::uint8_t { sum, average, min, max, product };
 inline constexpr int kOps = 5;
-enum class Verb : std::uint8_t {
+enum class Collective : std::uint8_t {
   all_reduce,
   reduce_scatter,
   all_gather,
@@ -30,20 +30,20 @@ enum class Verb : std::uint8_t {
   send,
   recv
 };
-inline constexpr int kVerbs = 12;
+inline constexpr int kCollectives = 12;
 enum class Device : std::uint8_t { cpu, cuda };
 
 std::size_t size_of(Dtype dtype);
 std::string_view name_of(Dtype dtype);  // "f32"; boolean is "bool"
 std::string_view name_of(Op op);
-std::string_view name_of(Verb verb);
+std::string_view name_of(Collective collective);
 std::optional<Dtype> dtype_named(std::string_view name);
 std::optional<Op> op_named(std::string_view name);
-std::optional<Verb> verb_named(std::string_view name);
+std::optional<Collective> collective_named(std::string_view name);
 // bool knows sum and max (or), product and min (and), not average.
 bool reducible(Dtype dtype, Op op);
 
-// Elements in memory. Borrowed until the verb returns (or, asynchronously, until its handle was waited for).
+// Elements in memory. Borrowed until the collective returns (or, asynchronously, until its handle was waited for).
 struct Piece {
   void* data = nullptr;
   std::size_t count = 0;

@@ -8,7 +8,8 @@ namespace {
 TEST(Types, NamesLeadBackToTheirValues) {
   for (int i = 0; i < kDtypes; ++i) EXPECT_EQ(dtype_named(name_of(static_cast<Dtype>(i))), static_cast<Dtype>(i));
   for (int i = 0; i < kOps; ++i) EXPECT_EQ(op_named(name_of(static_cast<Op>(i))), static_cast<Op>(i));
-  for (int i = 0; i <= static_cast<int>(Verb::recv); ++i) EXPECT_EQ(verb_named(name_of(static_cast<Verb>(i))), static_cast<Verb>(i));
+  for (int i = 0; i <= static_cast<int>(Collective::recv); ++i)
+    EXPECT_EQ(collective_named(name_of(static_cast<Collective>(i))), static_cast<Collective>(i));
 }
 
 TEST(Types, NamesAreTheFieldsWords) {
@@ -17,18 +18,18 @@ TEST(Types, NamesAreTheFieldsWords) {
   EXPECT_EQ(name_of(Dtype::boolean), "bool");
   EXPECT_EQ(name_of(Op::average), "average");
   EXPECT_EQ(name_of(Op::product), "product");
-  EXPECT_EQ(name_of(Verb::all_reduce), "all_reduce");
-  EXPECT_EQ(name_of(Verb::barrier), "barrier");
-  EXPECT_EQ(name_of(Verb::recv), "recv");
+  EXPECT_EQ(name_of(Collective::all_reduce), "all_reduce");
+  EXPECT_EQ(name_of(Collective::barrier), "barrier");
+  EXPECT_EQ(name_of(Collective::recv), "recv");
 }
 
 TEST(Types, UnknownNamesAndValuesAreNotGuessed) {
   EXPECT_FALSE(dtype_named("float"));
   EXPECT_FALSE(op_named("Sum"));
-  EXPECT_FALSE(verb_named(""));
+  EXPECT_FALSE(collective_named(""));
   EXPECT_EQ(name_of(static_cast<Dtype>(200)), "unknown");
   EXPECT_EQ(name_of(static_cast<Op>(200)), "unknown");
-  EXPECT_EQ(name_of(static_cast<Verb>(200)), "unknown");
+  EXPECT_EQ(name_of(static_cast<Collective>(200)), "unknown");
   EXPECT_EQ(size_of(static_cast<Dtype>(200)), 0u);
 }
 

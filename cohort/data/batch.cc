@@ -60,7 +60,8 @@ Sample look_up(const Dataset& set, std::int64_t index, Scratch& scratch) {
 
 }  // namespace
 
-void make_rows(const Making& how, std::span<const std::int64_t> indices, const Rows& to, Workbench& bench) {
+void collate(const CollateOptions& how, std::span<const std::int64_t> indices, const CollateOutput& to,
+             TransformScratch& transform_scratch) {
   const Form& form = how.set.form();
   const std::int64_t elements = form.elements();
   const ImageShape shape = form.input == Input::pixels ? image_shape(form) : ImageShape{};
@@ -68,10 +69,10 @@ void make_rows(const Making& how, std::span<const std::int64_t> indices, const R
     const std::int64_t index = indices[static_cast<std::size_t>(i)];
     if (i + kSoon < std::ssize(indices)) how.set.prefetch(indices[static_cast<std::size_t>(i + kSoon)]);
     if (how.stop != nullptr && how.stop->load(std::memory_order_relaxed)) return;
-    const Sample sample = look_up(how.set, index, bench.bytes);
+    const Sample sample = look_up(how.set, index, transform_scratch.bytes);
     if (form.input == Input::pixels) {
-      const Dice dice(how.seed, static_cast<std::uint64_t>(how.epoch), static_cast<std::uint64_t>(index));
-      how.transforms.make(sample.input, static_cast<float*>(to.inputs) + i * elements, shape, dice, bench);
+      const Rng rng(how.seed, static_cast<std::uint64_t>(how.epoch), static_cast<std::uint64_t>(index));
+      how.transforms.make(sample.input, static_cast<float*>(to.inputs) + i * elements, shape, rng, transform_scratch);
     } else {
       widen(sample.input, static_cast<std::int64_t*>(to.inputs) + i * elements, elements);
     }

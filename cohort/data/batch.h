@@ -57,7 +57,7 @@ struct Batch {
   std::int64_t* labels() const { return memory->labels(); }
 };
 
-struct Making {
+struct CollateOptions {
   const Dataset& set;
   const Transforms& transforms;
   std::uint64_t seed = 0;  // with the epoch and a sample's index: what its random transforms draw from
@@ -66,14 +66,15 @@ struct Making {
 };
 
 // Where to: float32 pixels or int64 tokens, and labels, sample after sample, with room for all of them.
-struct Rows {
+struct CollateOutput {
   void* inputs;
   std::int64_t* labels;
 };
 
 // The samples of these indices, in their order. Kind::usage for an index that is not in the set; failures of the set come out with the
 // sample's index and place.
-void make_rows(const Making& how, std::span<const std::int64_t> indices, const Rows& to, Workbench& bench);
+void collate(const CollateOptions& how, std::span<const std::int64_t> indices, const CollateOutput& to,
+             TransformScratch& transform_scratch);
 
 ImageShape image_shape(const Form& form);  // of Input::pixels
 

@@ -50,7 +50,7 @@ Loader::~Loader() {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  room_.notify_all();
+  slot_free_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -72,15 +72,15 @@ std::shared_ptr<const EpochPlan> Loader::plan_of(std::int64_t epoch) {
   return plans_.emplace_back(std::make_shared<EpochPlan>(plan(share, epoch)));
 }
 
-Batch Loader::make(std::int64_t number, Workbench& bench) {
+Batch Loader::make(std::int64_t number, TransformScratch& transform_scratch) {
   const Span span{"make batch"};
   const auto [epoch, step] = position(number);
   const auto epoch_plan = plan_of(epoch);
   Batch batch{.form = form_, .global_count = epoch_plan->total(step), .epoch = epoch, .step = step, .memory = pool_->take()};
   try {
-    const Making how{*set_, options_.transforms, options_.share.seed ^ kTransformStream, epoch, &stop_};
+    const CollateOptions how{*set_, options_.transforms, options_.share.seed ^ kTransformStream, epoch, &stop_};
     const auto mine = epoch_plan->mine(step);
-    make_rows(how, mine, {batch.memory->inputs(), batch.labels()}, bench);
+    collate(how, mine, {batch.memory->inputs(), batch.labels()}, transform_scratch);
     batch.count = static_cast<std::int64_t>(mine.size());
   } catch (const Failure& failure) {
     Error error = failure.error();
@@ -92,16 +92,16 @@ Batch Loader::make(std::int64_t number, Workbench& bench) {
 
 void Loader::work() {
   Trace::name_thread("loader");
-  Workbench bench;
+  TransformScratch transform_scratch;
   std::unique_lock lock(mutex_);
   for (;;) {
-    room_.wait(lock, [&] { return stop_ || (claimed_ < end_ && claimed_ < delivered_ + options_.ahead); });
+    slot_free_.wait(lock, [&] { return stop_ || (claimed_ < end_ && claimed_ < delivered_ + options_.ahead); });
     if (stop_) return;
     const std::int64_t number = claimed_++;
     lock.unlock();
     Slot made{.ready = true, .batch = {}, .error = nullptr};
     try {
-      made.batch = make(number, bench);
+      made.batch = make(number, transform_scratch);
     } catch (...) {  // whatever it is, next() throws it to the caller
       made.error = std::current_exception();
     }
@@ -119,7 +119,7 @@ Batch Loader::next(Deadline deadline) {
   Slot taken;
   if (options_.threads == 0) {
     try {
-      taken.batch = make(delivered_, bench_);
+      taken.batch = make(delivered_, scratch_);
     } catch (...) {
       taken.error = std::current_exception();
     }
@@ -139,7 +139,7 @@ Batch Loader::next(Deadline deadline) {
   ++delivered_;
   failed_ = taken.error;
   lock.unlock();
-  room_.notify_one();
+  slot_free_.notify_one();
   if (taken.error) std::rethrow_exception(taken.error);
   return std::move(taken.batch);
 }

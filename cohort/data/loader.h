@@ -4,8 +4,8 @@
 // Epoch follows epoch without a gap. The batches are the same, bit for bit, whatever the number of threads; with threads = 0 next() makes
 // them itself. (epoch, step) of a batch is the position to come back to: start = {epoch, step + 1} goes on after it.
 // Owner: one Loader per rank and split; batches outlive it. Threads: next() from one thread; 0..k threads of its own, which sleep when
-// they are `ahead` batches in front. Failure: what a thread met comes out of the next() whose batch it was, with epoch, step, sample and
-// place, and again from every later one. The destructor waits for at most one sample of each thread.
+// they are `ahead` batches in front. Failure: that of a thread is thrown by the next() whose batch it was, with epoch, step, sample and
+// place, and again by every later one. The destructor waits for at most one sample of each thread.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -44,7 +44,7 @@ class Loader {
   // Kind::timeout when it is not ready by then (it comes at the next call); Kind::usage after the last of `epochs`.
   Batch next(Deadline deadline);
   std::int64_t steps(std::int64_t epoch) const;  // of this epoch; the first may be shorter, see Share::first
-  std::size_t memories() const { return pool_->made(); }
+  std::size_t batches_allocated() const { return pool_->made(); }
 
  private:
   struct Slot {
@@ -54,7 +54,7 @@ class Loader {
   };
   Position position(std::int64_t number) const;  // of the batch with this number, from 0
   std::shared_ptr<const EpochPlan> plan_of(std::int64_t epoch);
-  Batch make(std::int64_t number, Workbench& bench);
+  Batch make(std::int64_t number, TransformScratch& transform_scratch);
   void work();
 
   const std::shared_ptr<const Dataset> set_;
@@ -67,14 +67,14 @@ class Loader {
   std::vector<std::shared_ptr<const EpochPlan>> plans_;  // guarded by plans_mutex_: at most two
 
   std::mutex mutex_;
-  std::condition_variable room_, ready_;
+  std::condition_variable slot_free_, ready_;
   std::vector<Slot> slots_;     // guarded by mutex_: number modulo ahead
   std::int64_t claimed_ = 0;    // guarded by mutex_: batches given to threads
   std::int64_t delivered_ = 0;  // guarded by mutex_: batches given to the caller
   std::exception_ptr failed_;   // guarded by mutex_
   std::atomic<bool> stop_{false};
 
-  Workbench bench_;  // of the thread that calls next()
+  TransformScratch scratch_;  // of the thread that calls next()
   std::vector<std::thread> threads_;
 };
 

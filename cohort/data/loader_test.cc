@@ -107,7 +107,7 @@ TEST(Loader, GoesOnWhereAnotherStopped) {
 TEST(Loader, ReusesTheMemoryOfBatchesThatAreGone) {
   Loader loader(images(), with(2));
   for (int i = 0; i < 200; ++i) loader.next(soon());
-  EXPECT_LE(loader.memories(), 4u + 2u);
+  EXPECT_LE(loader.batches_allocated(), 4u + 2u);
 }
 
 TEST(Loader, BatchesOutliveIt) {

@@ -110,21 +110,21 @@ TEST(Plan, RefusesSharesThatCannotBe) {
   EXPECT_THAT(failure_of([] { plan({.samples = 9, .sampler = "partiton"}, 0); }).what, testing::HasSubstr("did you mean 'partition'"));
 }
 
-TEST(Dice, KeepsItsNumbersOverVersionsAndPlatforms) {
-  Dice dice(42);
-  EXPECT_EQ(dice.next(), 13934464819154148243ULL);
-  EXPECT_EQ(dice.below(1000), 446u);
+TEST(Rng, KeepsItsNumbersOverVersionsAndPlatforms) {
+  Rng rng(42);
+  EXPECT_EQ(rng.next(), 13934464819154148243ULL);
+  EXPECT_EQ(rng.below(1000), 446u);
 }
 
-TEST(Dice, StaysInsideItsBounds) {
-  Dice dice(1, 2, 3);
+TEST(Rng, StaysInsideItsBounds) {
+  Rng rng(1, 2, 3);
   bool low = false, high = false;
   for (int i = 0; i < 1000; ++i) {
-    const std::int64_t n = dice.between(-2, 2);
+    const std::int64_t n = rng.between(-2, 2);
     ASSERT_TRUE(n >= -2 && n <= 2);
     low |= n == -2;
     high |= n == 2;
-    const double u = dice.uniform(3, 4);
+    const double u = rng.uniform(3, 4);
     ASSERT_TRUE(u >= 3 && u < 4);
   }
   EXPECT_TRUE(low && high);

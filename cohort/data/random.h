@@ -1,7 +1,7 @@
 // Random numbers that are the same on every platform, compiler and number of threads.
-// A Dice is splitmix64 (Steele, Lea, Flood 2014): state += golden ratio, output = mix(state). Its start is a hash of (seed, a, b), so that
+// A Rng is splitmix64 (Steele, Lea, Flood 2014): state += golden ratio, output = mix(state). Its start is a hash of (seed, a, b), so that
 // every (seed, epoch, sample) has a stream of its own and nothing needs to be drawn in order.
-// Owner: values. Threads: one per Dice. Failure: none. Changing a line here changes every training run: plan_test.cc pins the values.
+// Owner: values. Threads: one per Rng. Failure: none. Changing a line here changes every training run: plan_test.cc pins the values.
 #pragma once
 #include <cstdint>
 
@@ -13,9 +13,9 @@ constexpr std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-class Dice {
+class Rng {
  public:
-  explicit constexpr Dice(std::uint64_t seed, std::uint64_t a = 0, std::uint64_t b = 0)
+  explicit constexpr Rng(std::uint64_t seed, std::uint64_t a = 0, std::uint64_t b = 0)
       : state_(mix(mix(mix(seed + kGolden) + a + kGolden) + b + kGolden)) {}
 
   constexpr std::uint64_t next() { return mix(state_ += kGolden); }

@@ -15,7 +15,7 @@ bool nothing_left(Share share, std::int64_t taken) {
 
 }  // namespace
 
-Onward go_on(Share share, Progress progress, int rank, int ranks) {
+RebalancedShare rebalance(Share share, Progress progress, int rank, int ranks) {
   if (progress.taken < 0 || progress.taken > share.samples)
     throw_failure(Kind::usage, "{} samples of an epoch of {} cannot have been taken", progress.taken, share.samples);
   share.rank = rank;

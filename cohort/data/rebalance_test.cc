@@ -17,8 +17,8 @@ using Indices = std::vector<std::int64_t>;
 Indices one_step(const Share& share, const Progress& progress, int ranks) {
   Indices all;
   for (int rank = 0; rank < ranks; ++rank) {
-    const Onward onward = go_on(share, progress, rank, ranks);
-    const EpochPlan p = plan(onward.share, onward.progress.epoch);
+    const RebalancedShare rebalanced = rebalance(share, progress, rank, ranks);
+    const EpochPlan p = plan(rebalanced.share, rebalanced.progress.epoch);
     const auto mine = p.mine(0);
     all.insert(all.end(), mine.begin(), mine.end());
   }
@@ -29,14 +29,14 @@ Indices one_step(const Share& share, const Progress& progress, int ranks) {
 
 TEST(Rebalance, EverySampleComesOncePerEpochWhateverTheRanksDo) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    Dice dice(seed);
-    const Share share{.samples = dice.between(1, 200), .batch = dice.between(1, 9), .seed = seed};
+    Rng rng(seed);
+    const Share share{.samples = rng.between(1, 200), .batch = rng.between(1, 9), .seed = seed};
     Progress progress;
     Indices taken;
     for (std::int64_t epoch = 0; epoch < 3;) {
-      const int ranks = static_cast<int>(dice.between(1, 7));  // a new roster at every step
+      const int ranks = static_cast<int>(rng.between(1, 7));  // a new membership at every step
       const Indices step = one_step(share, progress, ranks);
-      if (dice.uniform() < 0.2) continue;  // the step was not committed: it has taken nothing
+      if (rng.uniform() < 0.2) continue;  // the step was not committed: it has taken nothing
       taken.insert(taken.end(), step.begin(), step.end());
       Share now = share;
       now.ranks = ranks;
@@ -56,8 +56,8 @@ TEST(Rebalance, WithoutAChangeItIsThePlanOfTheWholeEpoch) {
   Progress progress;
   for (std::int64_t step = 0; step < whole.steps(); ++step) {
     ASSERT_EQ(progress, (Progress{0, whole.taken(step)}));
-    const Onward onward = go_on(share, progress, 1, 3);
-    const EpochPlan rest = plan(onward.share, 0);
+    const RebalancedShare rebalanced = rebalance(share, progress, 1, 3);
+    const EpochPlan rest = plan(rebalanced.share, 0);
     const auto mine = rest.mine(0), expected = whole.mine(step);
     ASSERT_TRUE(std::ranges::equal(mine, expected)) << step;
     progress = after_step(share, progress);
@@ -67,15 +67,15 @@ TEST(Rebalance, WithoutAChangeItIsThePlanOfTheWholeEpoch) {
 
 TEST(Rebalance, DropLastEndsAnEpochThatTheNewRanksCannotFill) {
   const Share share{.samples = 20, .batch = 4, .drop_last = true};
-  EXPECT_EQ(go_on(share, {0, 16}, 0, 1).progress, (Progress{0, 16}));
-  EXPECT_EQ(go_on(share, {0, 16}, 0, 2).progress, (Progress{1, 0})) << "4 samples fill no batch of 2 x 4";
+  EXPECT_EQ(rebalance(share, {0, 16}, 0, 1).progress, (Progress{0, 16}));
+  EXPECT_EQ(rebalance(share, {0, 16}, 0, 2).progress, (Progress{1, 0})) << "4 samples fill no batch of 2 x 4";
 }
 
 TEST(Rebalance, AnEpochThatIsOverIsFollowedByTheNext) {
   const Share share{.samples = 20, .batch = 4};
-  EXPECT_EQ(go_on(share, {3, 20}, 0, 2).progress, (Progress{4, 0}));
-  EXPECT_EQ(failure_of([&] { go_on(share, {0, 21}, 0, 1); }).kind, Kind::usage);
-  EXPECT_EQ(failure_of([&] { go_on(share, {0, 3}, 2, 2); }).kind, Kind::usage);
+  EXPECT_EQ(rebalance(share, {3, 20}, 0, 2).progress, (Progress{4, 0}));
+  EXPECT_EQ(failure_of([&] { rebalance(share, {0, 21}, 0, 1); }).kind, Kind::usage);
+  EXPECT_EQ(failure_of([&] { rebalance(share, {0, 3}, 2, 2); }).kind, Kind::usage);
 }
 
 TEST(Rebalance, AHugeBatchIsAllThatIsLeft) {

@@ -66,26 +66,26 @@ std::string Transforms::text() const {
 
 namespace {
 
-void warp_channel(const std::uint8_t* in, float* out, const ImageShape& shape, const Affine& map, Scaling scaling, Workbench& bench) {
-  if (!moves_whole_pixels(map) && warp_small(in, out, static_cast<int>(shape.height), static_cast<int>(shape.width), map, scaling)) return;
-  for (auto& image : bench.images) image.resize(static_cast<std::size_t>(shape.plane()));
-  scale_pixels(in, bench.images[0].data(), shape.plane(), {});
-  warp(bench.images[0].data(), bench.images[1].data(), {1, shape.height, shape.width}, map);
-  scale_pixels(bench.images[1].data(), out, shape.plane(), scaling);
+void warp_channel(const std::uint8_t* in, float* out, const ImageShape& shape, const Affine& map, Scaling scaling,
+                  TransformScratch& transform_scratch) {
+  for (auto& image : transform_scratch.images) image.resize(static_cast<std::size_t>(shape.plane()));
+  scale_pixels(in, transform_scratch.images[0].data(), shape.plane(), {});
+  warp(transform_scratch.images[0].data(), transform_scratch.images[1].data(), {1, shape.height, shape.width}, map);
+  scale_pixels(transform_scratch.images[1].data(), out, shape.plane(), scaling);
 }
 
 }  // namespace
 
-void Transforms::make(const std::uint8_t* pixels, float* out, const ImageShape& shape, Dice dice, Workbench& bench) const {
+void Transforms::make(const std::uint8_t* pixels, float* out, const ImageShape& shape, Rng rng, TransformScratch& transform_scratch) const {
   constexpr Scaling kToUnit{.times = 1.0F / 255};
   Affine map;
-  for (const auto& one : random_) map = map * one->map(dice);
+  for (const auto& one : random_) map = map * one->map(rng);
   for (std::size_t c = 0; c < static_cast<std::size_t>(shape.channels); ++c, pixels += shape.plane(), out += shape.plane()) {
     const Scaling scaling = scale_ ? Scaling{scale_->times[c], scale_->plus[c]} : kToUnit;
     if (map == Affine{})
       scale_pixels(pixels, out, shape.plane(), scaling);
     else
-      warp_channel(pixels, out, shape, map, scaling, bench);
+      warp_channel(pixels, out, shape, map, scaling, transform_scratch);
   }
 }
 

@@ -3,7 +3,7 @@
 //   const auto test = train.for_evaluation();                      // the same normalisation, nothing random
 // The random ones are maps of the plane; in the order written they make one map, so that pixels move and are interpolated once. One last
 // pass scales bytes to [0, 1], or as normalise says.
-// A random transform draws from a Dice of (seed, epoch, sample index): the same image whatever rank, thread or batch makes it.
+// A random transform draws from a Rng of (seed, epoch, sample index): the same image whatever rank, thread or batch makes it.
 // Owner: values, cheap to copy. Threads: any, everything is const. Failure: Kind::usage.
 // To add one: transforms/<word>.cc with `row_<word>`, the word in transforms/CMakeLists.txt, and transforms/<word>_test.cc.
 #pragma once
@@ -30,7 +30,7 @@ class Transform {
  public:
   virtual ~Transform() = default;
   virtual std::string text() const = 0;                                // the effective spec: nothing left to measure
-  virtual Affine map(Dice& /*dice*/) const { return {}; }              // draws where the pixels go
+  virtual Affine map(Rng& /*rng*/) const { return {}; }                // draws where the pixels go
   virtual std::optional<Scale> scale() const { return std::nullopt; }  // not random: the last pass
 };
 
@@ -43,7 +43,7 @@ struct TransformKind {
 std::span<const TransformKind* const> transform_rows();
 
 // One for each thread that makes batches.
-struct Workbench {
+struct TransformScratch {
   Scratch bytes;
   std::vector<float> images[2];
 };
@@ -56,7 +56,7 @@ class Transforms {
   bool empty() const { return random_.empty() && !scaling_; }
   std::string text() const;  // parse() takes it back and measures nothing: what a checkpoint keeps
 
-  void make(const std::uint8_t* pixels, float* out, const ImageShape& shape, Dice dice, Workbench& bench) const;
+  void make(const std::uint8_t* pixels, float* out, const ImageShape& shape, Rng rng, TransformScratch& transform_scratch) const;
 
  private:
   std::vector<std::shared_ptr<const Transform>> random_;

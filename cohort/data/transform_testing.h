@@ -22,9 +22,9 @@ inline const Dataset& test_set() {
 // The image as `list` makes it; without normalise in [0, 1].
 inline std::vector<float> made(std::string_view list, std::uint64_t draw = 0) {
   Scratch scratch;
-  Workbench bench;
+  TransformScratch transform_scratch;
   std::vector<float> out(static_cast<std::size_t>(kTestShape.elements()));
-  Transforms::parse(list, test_set()).make(test_set().sample(0, scratch).input, out.data(), kTestShape, Dice(draw), bench);
+  Transforms::parse(list, test_set()).make(test_set().sample(0, scratch).input, out.data(), kTestShape, Rng(draw), transform_scratch);
   return out;
 }
 

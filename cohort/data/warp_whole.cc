@@ -8,11 +8,11 @@ namespace {
 
 bool whole(float value) { return std::abs(value) < 1e6F && value == std::floor(value); }
 
-}  // namespace
-
 bool moves_whole_pixels(const Affine& m) {
   return (m.xx == 1 || m.xx == -1) && m.xy == 0 && m.yx == 0 && m.yy == 1 && whole(m.x) && whole(m.y);
 }
+
+}  // namespace
 
 bool warp_whole(const float* in, float* out, const ImageShape& shape, const Affine& m) {
   if (!moves_whole_pixels(m)) return false;

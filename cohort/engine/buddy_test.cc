@@ -5,7 +5,7 @@
 #include <set>
 
 #include "cohort/engine/testing.h"
-#include "cohort/nn/residency.h"
+#include "cohort/nn/unshard/unsharder.h"
 
 namespace cohort::engine {
 namespace {
@@ -17,13 +17,13 @@ using collective::Piece;
 using testing::HasSubstr;
 using Counts = std::span<const std::size_t>;
 
-struct Leaves : std::exception {};  // torch carries it out of backward
+struct RankDies : std::exception {};  // torch carries it out of backward
 
-// Counts the operations of a step and goes in the middle of one of them, or does not hear the end of one.
-class Frail final : public Communicator {
+// Counts the operations of a step and dies in the middle of one of them, or does not learn the end of one.
+class FailingCommunicator final : public Communicator {
  public:
-  explicit Frail(Communicator& inner) : inner_(inner) {}
-  int dies_at = -1, deaf_at = -1, calls = 0, vote = -1;  // operations by number, of the step
+  explicit FailingCommunicator(Communicator& inner) : inner_(inner) {}
+  int dies_at = -1, misses_end_at = -1, calls = 0, vote = -1;  // operations by number, of the step
 
   Rank rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
@@ -58,7 +58,7 @@ class Frail final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key, const Call& c) override { return inner_.split(color, key, c); }
   std::unique_ptr<Communicator> subset(std::span<const Rank> ranks, const Call& c) override { return inner_.subset(ranks, c); }
   void abort(const Error& error) noexcept override { inner_.abort(error); }
-  collective::Moved moved(collective::Verb verb) const override { return inner_.moved(verb); }
+  collective::Moved moved(collective::Collective which) const override { return inner_.moved(which); }
   std::string explain(Piece data, Op op) const override { return inner_.explain(data, op); }
 
  private:
@@ -66,22 +66,23 @@ class Frail final : public Communicator {
   void through(const Call& c, const Do& operation) {
     const int now = calls++;
     if (c.name == "the step's vote") vote = now;
-    if (now == dies_at) throw Leaves{};
+    if (now == dies_at) throw RankDies{};
     operation();
-    if (now == deaf_at) throw_failure(Kind::peer_lost, "this rank did not hear the end of it");
+    if (now == misses_end_at) throw_failure(Kind::peer_lost, "this rank did not learn the end of it");
   }
   Communicator& inner_;
 };
 
-Lesson guarded(int stage, int lanes = 0) {
-  Lesson lesson{.model = "gpt(vocab=11, context=5, d=16, heads=2, layers=1)", .rule = "adamw(lr=0.01)", .steps = 3, .rows = {2, 3, 2}};
-  lesson.weight_decay = 0.1;
-  lesson.options.clip_norm = 0.5;
-  lesson.options.lanes = lanes;
-  lesson.options.bucket = ByteSize{4096};
-  lesson.options.first_bucket = ByteSize{300};
-  lesson.options.strategy = fmt::format("zero(stage={}, op=sum, buddy=true)", stage);
-  return lesson;
+TrainCase with_buddies(int stage, int lanes = 0) {
+  TrainCase train_case{
+      .model = "gpt(vocab=11, context=5, d=16, heads=2, layers=1)", .rule = "adamw(lr=0.01)", .steps = 3, .rows = {2, 3, 2}};
+  train_case.weight_decay = 0.1;
+  train_case.options.clip_norm = 0.5;
+  train_case.options.lanes = lanes;
+  train_case.options.bucket = ByteSize{4096};
+  train_case.options.first_bucket = ByteSize{300};
+  train_case.options.strategy = fmt::format("zero(stage={}, op=sum, buddy=true)", stage);
+  return train_case;
 }
 
 // Everything that is trained, and its state, put together from runs of elements.
@@ -108,9 +109,9 @@ void expect_same(const Whole& found, const Whole& expected, const std::string& w
 // What all ranks together hold after each step, by step.
 std::vector<Whole> truth(int stage) {
   std::vector<Collector> after(4);
-  Lesson lesson = guarded(stage);
-  lesson.after_finish = [&](const Context& c) { c.engine.each_shard(after[static_cast<std::size_t>(c.step)].visit()); };
-  learn(lesson);
+  TrainCase train_case = with_buddies(stage);
+  train_case.after_finish = [&](const CallbackContext& c) { c.engine.each_shard(after[static_cast<std::size_t>(c.step)].visit()); };
+  train_ranks(train_case);
   std::vector<Whole> all;
   for (auto& a : after) all.push_back(a.whole);
   return all;
@@ -121,66 +122,66 @@ INSTANTIATE_TEST_SUITE_P(OfStage, Buddy, testing::Values(1, 2, 3), [](const auto
 
 TEST_P(Buddy, HoldsTheBitsOfTheRankBeforeItAfterEveryStep) {
   for (const int lanes : {0, 2}) {
-    Lesson lesson = guarded(GetParam(), lanes);
-    std::array<Collector, 4> own, kept;
-    lesson.after_finish = [&](const Context& c) {
+    TrainCase train_case = with_buddies(GetParam(), lanes);
+    std::array<Collector, 4> own, copies_of;
+    train_case.after_finish = [&](const CallbackContext& c) {
       c.engine.each_shard(own[static_cast<std::size_t>(c.step)].visit());
-      c.engine.each_kept(kept[static_cast<std::size_t>(c.step)].visit());
+      c.engine.each_buddy_shard(copies_of[static_cast<std::size_t>(c.step)].visit());
     };
-    learn(lesson);
-    for (std::size_t step = 1; step < own.size(); ++step) expect_same(kept[step].whole, own[step].whole, fmt::format("step {}", step));
+    train_ranks(train_case);
+    for (std::size_t step = 1; step < own.size(); ++step) expect_same(copies_of[step].whole, own[step].whole, fmt::format("step {}", step));
   }
 }
 
-TEST_P(Buddy, ChangesNoBitOfWhatIsLearned) {
-  Lesson lesson = guarded(GetParam());
-  const auto with = learn(lesson);
-  lesson.options.strategy = "all_reduce(op=sum)";
-  expect_same_bits(with, learn(lesson));
+TEST_P(Buddy, ChangesNoBitOfTheResult) {
+  TrainCase train_case = with_buddies(GetParam());
+  const auto with = train_ranks(train_case);
+  train_case.options.strategy = "all_reduce(op=sum)";
+  expect_same_bits(with, train_ranks(train_case));
 }
 
-TEST_P(Buddy, AccumulatedStepsAreKeptToo) {
-  Lesson lesson = guarded(GetParam());
-  lesson.rows = {4, 4, 4};
-  lesson.micro = 2;
-  Collector own, kept;
-  lesson.after_finish = [&](const Context& c) {
+TEST_P(Buddy, CopiesAccumulatedStepsToo) {
+  TrainCase train_case = with_buddies(GetParam());
+  train_case.rows = {4, 4, 4};
+  train_case.micro = 2;
+  Collector own, copies_of;
+  train_case.after_finish = [&](const CallbackContext& c) {
     c.engine.each_shard(own.visit());
-    c.engine.each_kept(kept.visit());
+    c.engine.each_buddy_shard(copies_of.visit());
   };
-  learn(lesson);
-  expect_same(kept.whole, own.whole, "accumulated");
+  train_ranks(train_case);
+  expect_same(copies_of.whole, own.whole, "accumulated");
 }
 
 TEST_P(Buddy, CostsAShardOfGradientsAStep) {
-  Lesson lesson = guarded(GetParam());
-  lesson.after_finish = [&](const Context& c) {
+  TrainCase train_case = with_buddies(GetParam());
+  train_case.after_finish = [&](const CallbackContext& c) {
     std::size_t psi = 0;
     for (const auto& b : c.engine.buckets()) psi += b->bytes() / 4;
-    auto sent = static_cast<double>(c.comm.moved(collective::Verb::all_to_all).elements);
+    auto sent = static_cast<double>(c.comm.moved(collective::Collective::all_to_all).elements);
     c.comm.all_reduce(collective::piece(std::span(&sent, 1)), Op::sum);
     EXPECT_EQ(sent, static_cast<double>(psi) * c.step);
   };
-  learn(lesson);
+  train_ranks(train_case);
 }
 
 // A fresh engine in the place of the lost one gets everything back and goes on as if nothing had happened.
-TEST_P(Buddy, GivesBackWhatALostRankHad) {
+TEST_P(Buddy, RestoresWhatALostRankHad) {
   constexpr int kLost = 1;
-  const Lesson plain = guarded(GetParam());
-  Lesson lesson = plain;
-  lesson.after_finish = [&](const Context& c) {
+  const TrainCase plain = with_buddies(GetParam());
+  TrainCase train_case = plain;
+  train_case.after_finish = [&](const CallbackContext& c) {
     if (c.step != 2) return;
     if (c.comm.rank() == Rank{kLost})  // what a fresh process would hold
       c.engine.each_shard([](const auto&, const auto&, auto, auto, auto, const at::Tensor& flat) { at::Tensor(flat).fill_(-1); });
-    c.engine.take_back(Rank{kLost});
+    c.engine.restore_from_buddy(Rank{kLost});
   };
-  expect_same_bits(learn(lesson), learn(plain));
+  expect_same_bits(train_ranks(train_case), train_ranks(plain));
 }
 
-// Rank `lost` is lost in the `at`-th operation of the third step; rank `deaf` does not hear how its `deaf_at`-th ended.
+// Rank `lost` is lost in the `at`-th operation of the third step; rank `uninformed` does not learn how its `misses_end_at`-th ended.
 struct Accident {
-  int lost = 1, at = 0, deaf = -1, deaf_at = -1;
+  int lost = 1, at = 0, uninformed = -1, misses_end_at = -1;
 };
 
 struct Operations {
@@ -190,54 +191,54 @@ struct Operations {
 Operations of_the_third_step(int stage) {
   Operations found;
   collective::run_ranks(3, [&](Communicator& comm) {
-    Frail frail(comm);
-    Lesson lesson = guarded(stage);
-    lesson.after_finish = [&](const Context& c) {
-      if (c.step == 3 && comm.rank() == Rank{0}) found = {frail.calls, frail.vote};
-      frail.calls = 0;
+    FailingCommunicator failing(comm);
+    TrainCase train_case = with_buddies(stage);
+    train_case.after_finish = [&](const CallbackContext& c) {
+      if (c.step == 3 && comm.rank() == Rank{0}) found = {failing.calls, failing.vote};
+      failing.calls = 0;
     };
-    learn_here(lesson, frail);
+    train_one_rank(train_case, failing);
   });
   return found;
 }
 
-// Ranks as threads; those that survive say where they stand, end the step that one of them has heard decided, and show what they have.
-// Returns the step they stand at.
+// Ranks as threads; those that survive compare their steps, end the step that one of them knows to be decided, and show what they have.
+// Returns the step they are at.
 int survive(int stage, const Accident& accident, Whole& found) {
   Collector collector;
   std::mutex mutex;
   std::condition_variable changed;
-  int said = 0, furthest = 0;
+  int reported = 0, furthest = 0;
   Decision decision;
   collective::run_ranks(3, [&](Communicator& comm) {
-    Frail frail(comm);
+    FailingCommunicator failing(comm);
     int done = 0;
     bool survived = false;
-    Lesson lesson = guarded(stage);
-    lesson.steps = 4;  // a rank may be lost after the last operation of the third
-    lesson.after_finish = [&](const Context& c) {
+    TrainCase train_case = with_buddies(stage);
+    train_case.steps = 4;  // a rank may be lost after the last operation of the third
+    train_case.after_finish = [&](const CallbackContext& c) {
       done = c.step;
-      if (c.step == 2) frail.calls = 0;
-      if (c.step == 2 && comm.rank() == Rank{accident.lost}) frail.dies_at = accident.at;
-      if (c.step == 2 && comm.rank() == Rank{accident.deaf}) frail.deaf_at = accident.deaf_at;
+      if (c.step == 2) failing.calls = 0;
+      if (c.step == 2 && comm.rank() == Rank{accident.lost}) failing.dies_at = accident.at;
+      if (c.step == 2 && comm.rank() == Rank{accident.uninformed}) failing.misses_end_at = accident.misses_end_at;
     };
-    lesson.survived = [&](Engine& engine) {
+    train_case.survived = [&](Engine& engine) {
       survived = true;
-      const bool ended = engine.standing() == Standing::decided && done == 2;
+      const bool ended = engine.step_state() == StepState::decided && done == 2;
       std::unique_lock lock(mutex);
       if (const int mine = done + (ended ? 1 : 0); mine > furthest) furthest = mine, decision = engine.decision();
-      ++said;
+      ++reported;
       changed.notify_all();
-      ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(30), [&] { return said == 2; }));
+      ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(30), [&] { return reported == 2; }));
       lock.unlock();
-      if (done < furthest) engine.end_alone(decision);
+      if (done < furthest) engine.finish_step_alone(decision);
       engine.each_shard(collector.visit());
-      if (comm.rank().value == (accident.lost + 1) % 3) engine.each_kept(collector.visit());
+      if (comm.rank().value == (accident.lost + 1) % 3) engine.each_buddy_shard(collector.visit());
     };
     try {
-      learn_here(lesson, frail);
-      EXPECT_TRUE(survived) << "rank " << comm.rank().value << " heard of nothing";
-    } catch (const Leaves&) {
+      train_one_rank(train_case, failing);
+      EXPECT_TRUE(survived) << "rank " << comm.rank().value << " noticed nothing";
+    } catch (const RankDies&) {
       EXPECT_EQ(comm.rank(), Rank{accident.lost});
     }
   });
@@ -261,30 +262,30 @@ TEST_P(Buddy, LosesNothingWhereverARankIsLost) {
   EXPECT_THAT(ends, testing::ElementsAre(2, 3)) << "in some the step was decided, in others not";
 }
 
-TEST_P(Buddy, WhoMissedTheEndOfAVoteTakesItFromWhoHeardIt) {
+TEST_P(Buddy, ARankThatMissedTheResultOfAVoteTakesItFromAnother) {
   const auto steps = truth(GetParam());
   const int vote = of_the_third_step(GetParam()).vote;
   Whole found;
-  EXPECT_EQ(survive(GetParam(), {.lost = 1, .at = vote + 1, .deaf = 0, .deaf_at = vote}, found), 3);
+  EXPECT_EQ(survive(GetParam(), {.lost = 1, .at = vote + 1, .uninformed = 0, .misses_end_at = vote}, found), 3);
   expect_same(found, steps[3], "the step was decided, and one survivor did not know");
 }
 
-TEST(Buddies, WhatCannotBeIsRefusedWithTheReason) {
+TEST(Buddies, InvalidOptionsAreRefusedWithTheReason) {
   collective::run_ranks(2, [](Communicator& comm) {
     const at::Tensor w = at::ones({2}).requires_grad_(true);
     const EngineOptions early{.strategy = "zero(stage=1, buddy=true)", .lanes = 0, .early_update = true};
     EXPECT_THAT(failure_of([&] { Engine(comm, {{"w", w}}, early, optim::make("sgd")); }).what, HasSubstr("early_update"));
     Engine engine(comm, {{"w", w}}, {.strategy = "zero(stage=1)", .lanes = 0}, optim::make("sgd"));
-    EXPECT_THAT(failure_of([&] { engine.end_alone({}); }).what, HasSubstr("had not come to its vote"));
+    EXPECT_THAT(failure_of([&] { engine.finish_step_alone({}); }).what, HasSubstr("had not come to its vote"));
   });
 }
 
-TEST(Buddies, OfASingleRankAreNobody) {
-  Lesson lesson = guarded(3);
-  lesson.rows = {7};
-  const auto with = learn(lesson);
-  lesson.options.strategy = "all_reduce(op=sum)";
-  expect_same_bits(with, learn(lesson));
+TEST(Buddies, OfASingleRankChangeNothing) {
+  TrainCase train_case = with_buddies(3);
+  train_case.rows = {7};
+  const auto with = train_ranks(train_case);
+  train_case.options.strategy = "all_reduce(op=sum)";
+  expect_same_bits(with, train_ranks(train_case));
 }
 
 }  // namespace

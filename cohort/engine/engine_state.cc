@@ -2,16 +2,16 @@
 #include <ATen/core/grad_mode.h>
 
 #include "cohort/engine/engine.h"
-#include "cohort/engine/gathering.h"
-#include "cohort/nn/residency.h"
+#include "cohort/engine/parameter_gatherer.h"
 #include "cohort/nn/tensor.h"
+#include "cohort/nn/unshard/unsharder.h"
 
 namespace cohort::engine {
 
 void Engine::each_state(const std::function<void(const std::string&, const std::string&, const at::Tensor&)>& visit) const {
   if (!rule_) return;
   if (shards_state())
-    throw_failure(Kind::usage, "strategy {}: no rank has the whole state of the optimizer; each_shard() shows what this one has",
+    throw_failure(Kind::usage, "sync={}: no rank has the whole state of the optimizer; each_shard() visits what this one has",
                   options_.strategy);
   const auto names = rule_->state_names();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -21,7 +21,7 @@ void Engine::each_state(const std::function<void(const std::string&, const std::
 }
 
 void Engine::each_shard(const VisitShard& visit) const {
-  if (!rule_) throw_failure(Kind::usage, "each_shard() without an optimizer: parameters are the caller's own");
+  if (!rule_) throw_failure(Kind::usage, "each_shard() without an optimizer: the caller has the parameters");
   if (stage() == 0 && comm_.rank() != Rank{0}) return;
   visit_pieces(visit, false);
 }
@@ -34,63 +34,65 @@ std::vector<std::string> Engine::trained() const {
   return names;
 }
 
-void Engine::each_kept(const VisitShard& visit) const {
+void Engine::each_buddy_shard(const VisitShard& visit) const {
   if (has_buddy()) visit_pieces(visit, true);
 }
 
-void Engine::visit_pieces(const VisitShard& visit, bool kept) const {
+void Engine::visit_pieces(const VisitShard& visit, bool buddy) const {
   const auto names = rule_->state_names();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& b = *buckets_[bucket_of_[i]];
     const auto& m = b.members()[place_in_[i]];
-    const auto range = kept ? b.kept(m) : b.owned(m);
+    const auto range = buddy ? b.buddy_range(m) : b.owned(m);
     if (range.count == 0) continue;
     const auto first = static_cast<std::int64_t>(range.first), count = static_cast<std::int64_t>(range.count);
-    visit(m.name, "", m.param.sizes(), first, count, kept ? b.kept_parameter(m) : b.own_parameter(m));
+    visit(m.name, "", m.param.sizes(), first, count, buddy ? b.buddy_parameter(m) : b.owned_parameter(m));
     for (std::size_t k = 0; k < names.size(); ++k)
-      visit(m.name, names[k], m.param.sizes(), first, count, kept ? b.kept_state(m, k) : b.own_state(m, k));
+      visit(m.name, names[k], m.param.sizes(), first, count, buddy ? b.buddy_state(m, k) : b.owned_state(m, k));
   }
 }
 
-void Engine::adopted() {
+void Engine::publish_loaded_state() {
   if (!rule_) return;
-  if (residency_) residency_->reset();
+  if (unsharder_) unsharder_->reset();
   for (const auto& b : buckets_) {
-    b->take_in();
-    strategy_->publish(*b, {&comm_, {}});
+    b->copy_from_device();
+    strategy_->publish_parameters(*b, {&comm_, {}});
     b->copy_to_buddy(comm_);
     if (stage() > 0) continue;
     for (const auto& m : b->members()) {
-      nn::broadcast(comm_, b->own_parameter(m), Rank{0}, {.name = m.name});
-      for (std::size_t k = 0; k < rule_->state_names().size(); ++k) nn::broadcast(comm_, b->own_state(m, k), Rank{0}, {.name = m.name});
+      nn::broadcast(comm_, b->owned_parameter(m), Rank{0}, {.name = m.name});
+      for (std::size_t k = 0; k < rule_->state_names().size(); ++k) nn::broadcast(comm_, b->owned_state(m, k), Rank{0}, {.name = m.name});
     }
   }
 }
 
-void Engine::take_back(Rank lost) {
-  for (const auto& b : buckets_) b->take_back(comm_, lost);
-  adopted();
+void Engine::restore_from_buddy(Rank lost) {
+  for (const auto& b : buckets_) b->restore_from_buddy(comm_, lost);
+  publish_loaded_state();
 }
 
-nn::Residency& Engine::residency() const {
-  if (!residency_) throw_failure(Kind::usage, "strategy {}: parameters are always there; only stage 3 takes them away", options_.strategy);
-  return *residency_;
+nn::Unsharder& Engine::unsharder() const {
+  if (!unsharder_) throw_failure(Kind::usage, "sync={}: parameters are never sharded; only stage 3 shards them", options_.strategy);
+  return *unsharder_;
 }
 
-nn::Around Engine::around(nn::Around inner) const { return residency_ ? residency_->around(std::move(inner)) : inner; }
+nn::BlockWrapper Engine::block_wrapper(nn::BlockWrapper inner) const {
+  return unsharder_ ? unsharder_->block_wrapper(std::move(inner)) : inner;
+}
 
-std::size_t Engine::bytes_in_flight() const { return (pool_ ? pool_->bytes() : 0) + (gathering_ ? gathering_->bytes() : 0); }
+std::size_t Engine::bytes_in_flight() const { return (pool_ ? pool_->bytes() : 0) + (gatherer_ ? gatherer_->bytes() : 0); }
 
 void Engine::make_whole() {
-  if (!residency_) return;
+  if (!unsharder_) return;
   const at::NoGradGuard no_grad;
   std::vector<std::pair<at::Tensor, at::Tensor>> whole;
   for (const auto& b : buckets_) {
     if (b->sharding().stage < 3) continue;
-    const auto hold = residency_->hold(b->members()[0].param);
+    const auto hold = unsharder_->hold(b->members()[0].param);
     for (const auto& m : b->members()) whole.emplace_back(m.param, m.param.detach().clone());
   }
-  residency_.reset();
+  unsharder_.reset();
   for (auto& [parameter, values] : whole) parameter.set_data(values);
 }
 

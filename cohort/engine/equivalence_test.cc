@@ -14,17 +14,17 @@ INSTANTIATE_TEST_SUITE_P(Of, Equivalence,
 
 TEST_P(Equivalence, GradientsOfThreeRanksAreThoseOfOneWithTheWholeBatch) {
   for (const auto& [type, tolerance] : {std::pair{at::kFloat, 1e-5}, std::pair{at::kDouble, 1e-12}}) {
-    const Lesson lesson{.model = GetParam(), .type = type, .rule = "", .rows = {2, 2, 2}};
-    const auto one = learn(alone(lesson));
-    for (const auto& rank : learn(lesson)) expect_near(rank.grads, one[0].grads, tolerance);
+    const TrainCase train_case{.model = GetParam(), .type = type, .rule = "", .rows = {2, 2, 2}};
+    const auto one = train_ranks(alone(train_case));
+    for (const auto& rank : train_ranks(train_case)) expect_near(rank.grads, one[0].grads, tolerance);
   }
 }
 
 TEST_P(Equivalence, ParametersOfTwoRanksAfterTwentySteps) {
   for (const auto& [type, tolerance] : {std::pair{at::kFloat, 1e-4}, std::pair{at::kDouble, 1e-11}}) {
-    const Lesson lesson{.model = GetParam(), .type = type, .rule = "sgd(lr=0.05, momentum=0.9)", .steps = 20, .rows = {2, 2}};
-    const auto one = learn(alone(lesson));
-    const auto two = learn(lesson);
+    const TrainCase train_case{.model = GetParam(), .type = type, .rule = "sgd(lr=0.05, momentum=0.9)", .steps = 20, .rows = {2, 2}};
+    const auto one = train_ranks(alone(train_case));
+    const auto two = train_ranks(train_case);
     expect_near(two[0].params, one[0].params, tolerance);
     expect_same_bits(two[0].params, two[1].params, "rank 0 and rank 1");
   }
@@ -33,23 +33,23 @@ TEST_P(Equivalence, ParametersOfTwoRanksAfterTwentySteps) {
 // Uneven and empty batches: the loss is a sum divided by the global count, gradients are summed.
 TEST(Batches, UnevenAndEmptyOnesEqualTheWholeBatch) {
   for (const auto& rows : {std::vector<std::int64_t>{5, 2, 1}, {8, 0, 0}, {0, 8, 0}, {3, 5, 0}}) {
-    const Lesson lesson{.type = at::kDouble, .steps = 5, .rows = rows};
-    const auto one = learn(alone(lesson));
+    const TrainCase train_case{.type = at::kDouble, .steps = 5, .rows = rows};
+    const auto one = train_ranks(alone(train_case));
     for (const int lanes : {0, 2}) {
-      Lesson with = lesson;
+      TrainCase with = train_case;
       with.options.lanes = lanes;
       with.options.bucket = ByteSize{1};
-      for (const auto& rank : learn(with)) expect_near(rank.params, one[0].params, 1e-12);
+      for (const auto& rank : train_ranks(with)) expect_near(rank.params, one[0].params, 1e-12);
     }
   }
 }
 
 TEST(Batches, AveragingRanksOfEqualBatchesIsTheMeanLoss) {
-  Lesson lesson{.type = at::kDouble, .steps = 3, .rows = {4, 4}};
-  const auto sum = learn(lesson);
-  lesson.options.strategy = "all_reduce(op=average)";
-  lesson.grad_scale = 2;  // the loss above is already divided by both batches
-  expect_near(learn(lesson)[0].params, sum[0].params, 1e-14);
+  TrainCase train_case{.type = at::kDouble, .steps = 3, .rows = {4, 4}};
+  const auto sum = train_ranks(train_case);
+  train_case.options.strategy = "all_reduce(op=average)";
+  train_case.grad_scale = 2;  // the loss above is already divided by both batches
+  expect_near(train_ranks(train_case)[0].params, sum[0].params, 1e-14);
 }
 
 // Against libtorch's own, step for step: the reference trains the same model by hand on the whole batch.
@@ -68,11 +68,11 @@ void expect_equals_torch(const std::string& rule, double decay, const MakeTorch&
     torch_rule->step();
     history.push_back(copies(model.named_parameters()));
   }
-  const Lesson lesson{.rule = rule, .steps = 20, .weight_decay = decay, .after_finish = [&](const Context& c) {
-                        expect_near(copies(c.model.named_parameters()), history[static_cast<std::size_t>(c.step - 1)], 1e-6,
-                                    rule + " step " + std::to_string(c.step));
-                      }};
-  learn(lesson);
+  const TrainCase train_case{.rule = rule, .steps = 20, .weight_decay = decay, .after_finish = [&](const CallbackContext& c) {
+                               expect_near(copies(c.model.named_parameters()), history[static_cast<std::size_t>(c.step - 1)], 1e-6,
+                                           rule + " step " + std::to_string(c.step));
+                             }};
+  train_ranks(train_case);
 }
 
 TEST(Rules, ThroughTheEngineEqualLibtorchStepForStep) {

@@ -1,4 +1,4 @@
-// A lost rank ends the step of the others in bounded time; an engine may go at any moment and leaves the tensors usable.
+// A lost rank ends the step of the others in bounded time; an engine may be destroyed at any moment and leaves the tensors usable.
 #include "cohort/base/slowdown.h"
 #include "cohort/engine/testing.h"
 
@@ -7,17 +7,17 @@ namespace {
 
 using testing::HasSubstr;
 
-struct LeavesUnsaid {};
+struct RankDies {};
 
-// Rank 1 goes where `when` says; the others must hear of it from finish().
-void expect_heard(const Lesson& lesson) {
+// Rank 1 dies in a callback; the others must be told by finish().
+void expect_noticed(const TrainCase& train_case) {
   at::set_num_threads(1);
   collective::run_ranks(3, [&](collective::Communicator& comm) {
     const auto start = Clock::now();
     try {
-      learn_here(lesson, comm);
-      ADD_FAILURE() << "rank " << comm.rank().value << " heard nothing";
-    } catch (const LeavesUnsaid&) {
+      train_one_rank(train_case, comm);
+      ADD_FAILURE() << "rank " << comm.rank().value << " noticed nothing";
+    } catch (const RankDies&) {
       EXPECT_EQ(comm.rank(), Rank{1});
     } catch (const Failure& failure) {
       EXPECT_NE(comm.rank(), Rank{1}) << failure.what();
@@ -31,18 +31,18 @@ void expect_heard(const Lesson& lesson) {
 TEST(ALostRank, IsNamedByFinishOnTheSurvivors) {
   for (const int lanes : {0, 1, 3})
     for (const bool early : {true, false}) {
-      Lesson lesson{.rule = "sgd(lr=0.1)", .steps = 4, .rows = {2, 2, 2}};
-      lesson.options.lanes = lanes;
-      lesson.options.bucket = ByteSize{1};
-      const auto leave = [](const Context& c) {
-        if (c.step == 3 && c.comm.rank() == Rank{1}) throw LeavesUnsaid{};
+      TrainCase train_case{.rule = "sgd(lr=0.1)", .steps = 4, .rows = {2, 2, 2}};
+      train_case.options.lanes = lanes;
+      train_case.options.bucket = ByteSize{1};
+      const auto leave = [](const CallbackContext& c) {
+        if (c.step == 3 && c.comm.rank() == Rank{1}) throw RankDies{};
       };
-      (early ? lesson.after_begin : lesson.before_finish) = leave;
-      expect_heard(lesson);
+      (early ? train_case.after_begin : train_case.before_finish) = leave;
+      expect_noticed(train_case);
     }
 }
 
-TEST(AGoneEngine, LeavesParametersAndGradientsUsable) {
+TEST(ADestroyedEngine, LeavesParametersAndGradientsUsable) {
   for (const int lanes : {0, 2}) {
     const at::Tensor w = at::ones({4}).requires_grad_(true);
     collective::run_ranks(1, [&](collective::Communicator& comm) {
@@ -60,7 +60,7 @@ TEST(AGoneEngine, LeavesParametersAndGradientsUsable) {
   }
 }
 
-TEST(AGoneEngine, BetweenStepsDoesNotEndTheCommunicator) {
+TEST(ADestroyedEngine, BetweenStepsDoesNotEndTheCommunicator) {
   collective::run_ranks(2, [](collective::Communicator& comm) {
     const at::Tensor w = at::ones({4}).requires_grad_(true);
     for (int round = 0; round < 3; ++round) {
@@ -68,15 +68,15 @@ TEST(AGoneEngine, BetweenStepsDoesNotEndTheCommunicator) {
       engine.begin({.step = 1, .lr = 1});
       w.sum().backward();
       engine.finish();
-      engine.begin({.step = 2, .lr = 1});  // armed, and given up before the first gradient
+      engine.begin({.step = 2, .lr = 1});  // begun, and destroyed before the first gradient
     }
     comm.barrier();
     EXPECT_EQ(w[0].item<float>(), -2);
   });
 }
 
-// Rank 0's lanes wait for gradients of a rank that never gets there; giving the engine up must not wait with them.
-TEST(AGoneEngine, InTheMiddleOfAStepEndsInBoundedTimeAndIsHeard) {
+// Rank 0's lanes wait for gradients of a rank that never gets there; destroying the engine must not wait with them.
+TEST(ADestroyedEngine, InTheMiddleOfAStepEndsInBoundedTimeAndIsNoticed) {
   collective::run_ranks(2, [](collective::Communicator& comm) {
     const at::Tensor a = at::ones({4}).requires_grad_(true), b = at::ones({4}).requires_grad_(true);
     const auto start = Clock::now();
@@ -110,26 +110,26 @@ TEST(AFailedEngine, FailsAgainAndLeavesNoHookBehind) {
   });
 }
 
-// An elastic job's vote fails on one rank, after all have agreed: nothing has changed there, and it can end the step by itself with the
+// An elastic job's vote fails on one rank, after all have voted: nothing has changed there, and it can end the step by itself with the
 // bits of the others, or leave it.
 TEST(AStepHeldBackByAFurtherVote, IsEndedAloneWithTheBitsOfTheOthers) {
   for (const bool ends : {true, false})
     collective::run_ranks(2, [&](collective::Communicator& comm) {
       const at::Tensor w = at::ones({4}).requires_grad_(true);
       Engine engine(comm, {{"w", w}}, {.strategy = "all_reduce(op=sum)", .lanes = 0, .clip_norm = 1}, optim::make("sgd(lr=1)"));
-      engine.on_agreed([&] {
+      engine.before_update([&] {
         EXPECT_EQ(w[0].item<float>(), 1) << "the update came before the vote";
-        if (comm.rank() == Rank{1}) throw_failure(Kind::peer_lost, "the vote was not heard");
+        if (comm.rank() == Rank{1}) throw_failure(Kind::peer_lost, "the result of the vote did not arrive");
       });
       engine.begin({.step = 1, .lr = 1});
       (w.sum() * (comm.rank().value + 1)).backward();
       if (comm.rank() == Rank{0}) {
         engine.finish();
       } else {
-        EXPECT_THAT(failure_of([&] { engine.finish(); }).what, HasSubstr("was not heard"));
-        EXPECT_EQ(engine.standing(), Standing::undecided);
+        EXPECT_THAT(failure_of([&] { engine.finish(); }).what, HasSubstr("did not arrive"));
+        EXPECT_EQ(engine.step_state(), StepState::undecided);
         EXPECT_EQ(w[0].item<float>(), 1);
-        if (ends) engine.end_alone(engine.decision());
+        if (ends) engine.finish_step_alone(engine.decision());
       }
       float others = w[0].item<float>();
       comm.broadcast(collective::piece(std::span(&others, 1)), Rank{0});

@@ -1,4 +1,5 @@
-// What can be told about the engine. No torch here: configurations are read and checked by programs that do not train.
+// The settings of the engine (`engine.*`; strategy is the setting `sync`). No torch here: configurations are read and checked by programs
+// that do not train.
 #pragma once
 #include <string>
 
@@ -8,7 +9,7 @@
 
 namespace cohort::engine {
 
-enum class WireSum : std::uint8_t { wire, fp32 };
+enum class CommSumDtype : std::uint8_t { comm, fp32 };
 
 struct EngineOptions {
   std::string strategy = "all_reduce(op=average)";
@@ -20,29 +21,28 @@ struct EngineOptions {
   double clip_norm = 0;
   bool norms = false;
   bool autotune = false;
-  Precision wire = Precision::fp32;
-  WireSum wire_sum = WireSum::wire;
+  Precision comm_dtype = Precision::fp32;
+  CommSumDtype comm_sum_dtype = CommSumDtype::comm;
 };
 
 inline void fields(EngineOptions& o, FieldList& f) {
-  f("strategy", o.strategy,
-    "how ranks agree on gradients: all_reduce(op=average|sum), zero(stage=1|2|3, op=average|sum, buddy=, offload=)");
-  f("first_bucket", o.first_bucket, "bytes of the first bucket: small, so that something leaves early");
+  f("first_bucket", o.first_bucket, "bytes of the first bucket: small, so that something is sent early");
   f("bucket", o.bucket, "bytes of the others; 0: one bucket for everything");
   f("far_bucket", o.far_bucket,
-    "bytes of any bucket at most where ranks are on several hosts: links are slow, and what leaves while backward runs costs nothing; 0: "
-    "no "
-    "other rule for them");
+    "bytes of any bucket at most where ranks are on several hosts: links are slow, and what is sent while backward runs costs nothing; 0: "
+    "no other limit for them");
   f("lanes", o.lanes, Range{-1, 4},
-    "threads that carry buckets while backward runs; -1: one where cores are free for it or ranks are on several hosts");
-  f("early_update", o.early_update, "update each bucket as soon as it is agreed upon: faster, but a bad step can no longer be called off");
+    "threads that reduce buckets while backward runs; -1: one where cores are free for it or ranks are on several hosts");
+  f("early_update", o.early_update,
+    "update each bucket as soon as it is reduced: faster, but a step with a bad gradient can no longer be skipped");
   f("clip_norm", o.clip_norm, Range{0, 1e30}, "largest norm of the whole gradient; 0: no clipping");
   f("norms", o.norms, "measure every rank's own gradient norm too (what noise scale and AdaScale read)");
   f("autotune", o.autotune,
     "try bucket sizes and numbers of lanes before the first step and keep the fastest; changes no bit of the result");
-  f("wire", o.wire, Words{"fp32", "bf16", "fp16"}, "type gradients travel in; 16 bits halve the bytes and round every gradient");
-  f("wire_sum", o.wire_sum, Words{"wire", "fp32"},
-    "with a wire of 16 bits, sums over the ranks: rounded to the wire's type at each addition, or made in fp32 and rounded once");
+  f("comm_dtype", o.comm_dtype, Words{"fp32", "bf16", "fp16"},
+    "type gradients are sent in; 16 bits halve the bytes and round every gradient");
+  f("comm_sum_dtype", o.comm_sum_dtype, Words{"comm", "fp32"},
+    "with a comm_dtype of 16 bits, sums over the ranks: rounded to that type at each addition, or made in fp32 and rounded once");
 }
 
 }  // namespace cohort::engine

@@ -1,6 +1,6 @@
 // For tests: a small model on every rank, ranks as threads, trained by an Engine on parts of one global batch.
-//   Lesson lesson{.model = "mlp(in=6, hidden=8, out=3)", .rows = {4, 4}};
-//   std::vector<Learned> ranks = learn(lesson);        // ranks[1].params[0].second: first parameter of rank 1 after the last step
+//   TrainCase train_case{.model = "mlp(in=6, hidden=8, out=3)", .rows = {4, 4}};
+//   std::vector<TrainResult> ranks = train_ranks(train_case);  // ranks[1].params[0].second: first parameter of rank 1 after the last step
 #pragma once
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,15 +23,15 @@ namespace cohort::engine {
 inline constexpr std::uint64_t kTestSeed = 7;
 inline constexpr const char* kTinyMlp = "mlp(in=6, hidden=8x5, out=3)";
 
-struct Context {  // what meddlers may touch
+struct CallbackContext {  // what callbacks may touch
   collective::Communicator& comm;
   Engine& engine;
   nn::Model& model;
   int step;  // from 1
 };
-using Meddle = std::function<void(const Context&)>;
+using StepCallback = std::function<void(const CallbackContext&)>;
 
-struct Lesson {
+struct TrainCase {
   std::string model = kTinyMlp;
   at::ScalarType type = at::kFloat;
   at::Device device = at::kCPU;
@@ -42,13 +42,13 @@ struct Lesson {
   int micro = 1;                         // backwards per step, each over its part of the rows
   double weight_decay = 0;
   double grad_scale = 1;
-  Meddle after_begin{}, before_finish{}, after_finish{};
+  StepCallback after_begin{}, before_finish{}, after_finish{};
   std::function<void(nn::Model&)> shape{};  // before the engine exists
-  std::function<void(Engine&)> survived{};  // after another rank was lost; none: that failure goes on
+  std::function<void(Engine&)> survived{};  // after another rank was lost; none: that failure is rethrown
 };
 
 using Named = std::vector<std::pair<std::string, at::Tensor>>;
-struct Learned {
+struct TrainResult {
   Named params, grads, state;
   std::vector<Verdict> verdicts;
   std::size_t buckets = 0;
@@ -85,65 +85,65 @@ inline at::Tensor loss_of_rows(const nn::Model& model, at::ScalarType type, int 
   return nn::loss_of(logits, labels.slice(0, first, first + count).to(device)).value / static_cast<double>(labels.numel());
 }
 
-inline void backward_of(const Lesson& lesson, Engine& engine, nn::Model& model, collective::Communicator& comm, int step,
+inline void backward_of(const TrainCase& train_case, Engine& engine, nn::Model& model, collective::Communicator& comm, int step,
                         const optim::StepInfo& info) {
   const auto me = static_cast<std::size_t>(comm.rank().value);
-  const std::int64_t total = std::accumulate(lesson.rows.begin(), lesson.rows.end(), std::int64_t{0});
-  std::int64_t first = std::accumulate(lesson.rows.begin(), lesson.rows.begin() + static_cast<std::ptrdiff_t>(me), std::int64_t{0});
-  const std::int64_t part = lesson.rows[me] / lesson.micro;
-  for (int k = 0; k < lesson.micro; ++k, first += part) {
-    engine.begin(info, k + 1 == lesson.micro);
-    if (lesson.after_begin) lesson.after_begin({comm, engine, model, step});
-    if (part > 0 || engine.shards_parameters()) loss_of_rows(model, lesson.type, step, total, first, part).backward();
+  const std::int64_t total = std::accumulate(train_case.rows.begin(), train_case.rows.end(), std::int64_t{0});
+  std::int64_t first = std::accumulate(train_case.rows.begin(), train_case.rows.begin() + static_cast<std::ptrdiff_t>(me), std::int64_t{0});
+  const std::int64_t part = train_case.rows[me] / train_case.micro;
+  for (int k = 0; k < train_case.micro; ++k, first += part) {
+    engine.begin(info, k + 1 == train_case.micro);
+    if (train_case.after_begin) train_case.after_begin({comm, engine, model, step});
+    if (part > 0 || engine.shards_parameters()) loss_of_rows(model, train_case.type, step, total, first, part).backward();
   }
 }
 
-inline Learned learn_here(const Lesson& lesson, collective::Communicator& comm) {
-  nn::Model model = nn::make_model(lesson.model, kTestSeed);
-  model.to(lesson.type);
-  if (!lesson.device.is_cpu()) model.root().to(lesson.device);
-  if (lesson.shape) lesson.shape(model);
-  auto rule = lesson.rule.empty() ? nullptr : optim::make(lesson.rule);
+inline TrainResult train_one_rank(const TrainCase& train_case, collective::Communicator& comm) {
+  nn::Model model = nn::make_model(train_case.model, kTestSeed);
+  model.to(train_case.type);
+  if (!train_case.device.is_cpu()) model.root().to(train_case.device);
+  if (train_case.shape) train_case.shape(model);
+  auto rule = train_case.rule.empty() ? nullptr : optim::make(train_case.rule);
   const double lr = rule ? rule->default_lr() : 0;
-  auto parameters = parameters_of(model, lesson.weight_decay);
-  share_out(model, parameters);
-  Engine engine(comm, std::move(parameters), lesson.options, std::move(rule), 2, comm.size());
-  model.around(engine.around());
-  Learned learned;
+  auto parameters = parameters_of(model, train_case.weight_decay);
+  assign_units(model, parameters);
+  Engine engine(comm, std::move(parameters), train_case.options, std::move(rule), 2, comm.size());
+  model.wrap_blocks(engine.block_wrapper());
+  TrainResult result;
   try {
-    for (int step = 1; step <= lesson.steps; ++step) {
-      backward_of(lesson, engine, model, comm, step, {.step = step, .lr = lr, .grad_scale = lesson.grad_scale});
-      if (lesson.before_finish) lesson.before_finish({comm, engine, model, step});
-      learned.verdicts.push_back(engine.finish());
-      if (lesson.after_finish) lesson.after_finish({comm, engine, model, step});
+    for (int step = 1; step <= train_case.steps; ++step) {
+      backward_of(train_case, engine, model, comm, step, {.step = step, .lr = lr, .grad_scale = train_case.grad_scale});
+      if (train_case.before_finish) train_case.before_finish({comm, engine, model, step});
+      result.verdicts.push_back(engine.finish());
+      if (train_case.after_finish) train_case.after_finish({comm, engine, model, step});
     }
   } catch (const Failure&) {
-    if (!lesson.survived) throw;
-    return lesson.survived(engine), learned;
+    if (!train_case.survived) throw;
+    return train_case.survived(engine), result;
   }
   engine.make_whole();
-  learned.params = copies(model.named_parameters());
-  learned.grads = copies(model.named_parameters(), true);
+  result.params = copies(model.named_parameters());
+  result.grads = copies(model.named_parameters(), true);
   if (!engine.shards_state())
     engine.each_state(
-        [&](const std::string& p, const std::string& s, const at::Tensor& v) { learned.state.emplace_back(p + "/" + s, v.clone()); });
-  learned.buckets = engine.buckets().size();
-  learned.sharded = engine.shards_state();
-  return learned;
+        [&](const std::string& p, const std::string& s, const at::Tensor& v) { result.state.emplace_back(p + "/" + s, v.clone()); });
+  result.buckets = engine.buckets().size();
+  result.sharded = engine.shards_state();
+  return result;
 }
 
-inline std::vector<Learned> learn(const Lesson& lesson) {
+inline std::vector<TrainResult> train_ranks(const TrainCase& train_case) {
   at::set_num_threads(1);
-  std::vector<Learned> all(lesson.rows.size());
-  collective::run_ranks(static_cast<int>(lesson.rows.size()), [&](collective::Communicator& comm) {
-    all[static_cast<std::size_t>(comm.rank().value)] = learn_here(lesson, comm);
+  std::vector<TrainResult> all(train_case.rows.size());
+  collective::run_ranks(static_cast<int>(train_case.rows.size()), [&](collective::Communicator& comm) {
+    all[static_cast<std::size_t>(comm.rank().value)] = train_one_rank(train_case, comm);
   });
   return all;
 }
 
-inline Lesson alone(Lesson lesson) {  // the same global batch on one rank
-  lesson.rows = {std::accumulate(lesson.rows.begin(), lesson.rows.end(), std::int64_t{0})};
-  return lesson;
+inline TrainCase alone(TrainCase train_case) {  // the same global batch on one rank
+  train_case.rows = {std::accumulate(train_case.rows.begin(), train_case.rows.end(), std::int64_t{0})};
+  return train_case;
 }
 
 inline void expect_same_bits(const Named& a, const Named& b, const std::string& what = "") {
@@ -152,7 +152,7 @@ inline void expect_same_bits(const Named& a, const Named& b, const std::string& 
 }
 
 // Gradients and state only where both have them whole: a sharded engine does not.
-inline void expect_same_bits(const std::vector<Learned>& a, const std::vector<Learned>& b, const std::string& what = "") {
+inline void expect_same_bits(const std::vector<TrainResult>& a, const std::vector<TrainResult>& b, const std::string& what = "") {
   for (std::size_t r = 0; r < a.size(); ++r) {
     expect_same_bits(a[r].params, b[r].params, what);
     if (!a[r].sharded && !b[r].sharded) expect_same_bits(a[r].grads, b[r].grads, what);
@@ -178,6 +178,28 @@ inline void expect_near(const Named& a, const Named& b, double tolerance, const 
   const double unit = largest(b);
   for (std::size_t i = 0; i < a.size(); ++i)
     EXPECT_LE((a[i].second - b[i].second).abs().max().item<double>(), tolerance * unit) << what << " " << a[i].first;
+}
+
+// Two steps on three ranks: decay moves a parameter even with a gradient of zero, so it tells whether one was left alone. `tied` counts
+// once.
+inline void expect_left_alone_without_gradient(const std::string& strategy, int lanes) {
+  collective::run_ranks(3, [&](collective::Communicator& comm) {
+    const at::Tensor everywhere = at::ones({600}).requires_grad_(true), somewhere = at::ones({2}).requires_grad_(true),
+                     nowhere = at::ones({300}).requires_grad_(true);
+    Engine engine(comm,
+                  {{"e", everywhere, {.weight_decay = 0.5}}, {"s", somewhere}, {"n", nowhere, {.weight_decay = 0.5}}, {"tied", everywhere}},
+                  {.strategy = strategy, .bucket = ByteSize{1}, .lanes = lanes}, optim::make("sgd(lr=1)"));
+    for (int step = 1; step <= 2; ++step) {
+      engine.begin({.step = step, .lr = 1});
+      at::Tensor loss = everywhere.sum();
+      if (comm.rank() == Rank{1}) loss = loss + 3 * somewhere.sum();
+      loss.backward();
+      engine.finish();
+    }
+    EXPECT_EQ(nowhere[299].item<float>(), 1) << "not even decayed";
+    EXPECT_EQ(somewhere[0].item<float>(), -1);
+    EXPECT_EQ(everywhere[599].item<float>(), 0.5F * (0.5F * 1 - 1) - 1);
+  });
 }
 
 }  // namespace cohort::engine

@@ -1,6 +1,6 @@
-// A rule's pass over a slice by all the threads that the rank computes with, each over a run of neighbours. That is also how backward added
+// A rule's pass over a slice by all the threads that the rank computes with, each over a contiguous run. That is also how backward added
 // the gradient up, so a thread mostly meets what its own core wrote: one thread alone spent 44 % of a small network's step on it when a far
-// core had written the other half. Elements do not know each other, so no bit depends on the number of threads.
+// core had written the other half. Elements are independent, so no bit depends on the number of threads.
 // Threads: the one that runs backward; lanes, which run beside it, update by themselves. Failure: as the rule's.
 #pragma once
 #include "cohort/optim/optimizer.h"

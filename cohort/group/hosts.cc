@@ -30,7 +30,8 @@ int read_slots(std::string_view text) {
     slots = parse_int(text);
   } catch (const Failure&) {  // the caller's message has the whole text
   }
-  if (slots < 1 || slots > kMostSlots) throw_failure(Kind::usage, "'{}' is no number of slots from 1 to {}", printable(text), kMostSlots);
+  if (slots < 1 || slots > kMostSlots)
+    throw_failure(Kind::usage, "'{}' is not a number of slots from 1 to {}", printable(text), kMostSlots);
   return static_cast<int>(slots);
 }
 
@@ -47,20 +48,20 @@ HostSlots read_host(std::string_view word, int default_slots) {
   } else if (const auto colon = word.find(':'); colon != word.npos) {
     name = word.substr(0, colon);
     slots = word.substr(colon);
-    if (slots.find(':', 1) != slots.npos) throw_failure(Kind::usage, "'{}': an IPv6 address stands in brackets", printable(word));
+    if (slots.find(':', 1) != slots.npos) throw_failure(Kind::usage, "'{}': an IPv6 address is written in brackets", printable(word));
   }
-  if (!is_host_name(name)) throw_failure(Kind::usage, "'{}' is no host name", printable(name));
+  if (!is_host_name(name)) throw_failure(Kind::usage, "'{}' is not a host name", printable(name));
   return {std::string(name), slots.empty() ? default_slots : read_slots(slots.substr(1))};
 }
 
 void add(Hosts& hosts, HostSlots host) {
-  const auto twin = std::find_if(hosts.begin(), hosts.end(), [&](const HostSlots& h) { return h.name == host.name; });
-  if (twin == hosts.end()) {
+  const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const HostSlots& h) { return h.name == host.name; });
+  if (known == hosts.end()) {
     if (static_cast<int>(hosts.size()) == kMostHosts) throw_failure(Kind::usage, "more than {} hosts", kMostHosts);
     return hosts.push_back(std::move(host));
   }
-  twin->slots += host.slots;
-  if (twin->slots > kMostSlots) throw_failure(Kind::usage, "host '{}' has more than {} slots", host.name, kMostSlots);
+  known->slots += host.slots;
+  if (known->slots > kMostSlots) throw_failure(Kind::usage, "host '{}' has more than {} slots", host.name, kMostSlots);
 }
 
 std::vector<std::string_view> words_of(std::string_view line) {
@@ -112,7 +113,7 @@ Hosts read_lines(std::string_view text, std::string_view source, int default_slo
 Hosts parse_host_list(std::string_view text, int default_slots) {
   Hosts hosts;
   for (const auto word : split(text, ',')) add(hosts, read_host(trim(word), default_slots));
-  if (hosts.empty()) throw_failure(Kind::usage, "no host is named; write h1:2,h2:2");
+  if (hosts.empty()) throw_failure(Kind::usage, "the list of hosts is empty; write h1:2,h2:2");
   return hosts;
 }
 

@@ -18,7 +18,7 @@ inline constexpr int kMostHosts = 4096;
 inline constexpr int kMostSlots = 4096;
 
 struct HostSlots {
-  std::string name;  // as ssh understands it: may be user@host
+  std::string name;  // what ssh takes: may be user@host
   int slots = 1;
   bool operator==(const HostSlots&) const = default;
 };
@@ -27,12 +27,12 @@ using Hosts = std::vector<HostSlots>;
 // default_slots: of a host without a number.
 Hosts parse_host_list(std::string_view text, int default_slots = 1);
 Hosts parse_host_file(std::string_view text, std::string_view source, int default_slots = 1);  // source: for messages, "hosts.txt"
-Hosts parse_discovery(std::string_view text, std::string_view source, int default_slots = 1);  // one without any host is refused, too
+Hosts parse_discovery(std::string_view text, std::string_view source, int default_slots = 1);  // an empty list is refused too
 
 std::vector<std::string> parse_nodelist(std::string_view text);  // SLURM_STEP_NODELIST: "gnode[10,20-25],x1"
 std::vector<int> parse_tasks_per_node(std::string_view text);    // SLURM_STEP_TASKS_PER_NODE: "2(x3),1"
 
-// The ranks of one host in a job: a block, so that neighbours in rank are neighbours in place.
+// The ranks of one host in a job: a block, so that consecutive ranks share a host.
 struct HostShare {
   std::string name;
   int first = 0;  // rank
@@ -42,6 +42,6 @@ struct HostShare {
 // Fills slots in order. ranks 0: every slot. Kind::usage when there are too few. Hosts that get no rank are left out.
 std::vector<HostShare> share_ranks(const Hosts& hosts, int ranks);
 
-bool names_this_host(std::string_view host);  // localhost, 127.*, ::1, or what the system calls itself
+bool names_this_host(std::string_view host);  // localhost, 127.*, ::1, or the name that gethostname() returns
 
 }  // namespace cohort::group

@@ -39,10 +39,11 @@ TEST(Hosts, TheCommandLineNamesHostsAndSlots) {
 
 TEST(Hosts, NothingThatAShellOrSshCouldTakeForAnOptionIsAHost) {
   for (const char* word : {"-oProxyCommand=x", "a b", "$(x)", "a;b", "", "a,,b", "u@-x", "@h", "h@", "a@b@c", "h/1"})
-    EXPECT_THAT(refusal([&] { parse_host_list(word); }), testing::AnyOf(HasSubstr("is no host name"), HasSubstr("no host is named")))
+    EXPECT_THAT(refusal([&] { parse_host_list(word); }),
+                testing::AnyOf(HasSubstr("is not a host name"), HasSubstr("list of hosts is empty")))
         << word;
-  EXPECT_THAT(refusal([] { parse_host_list("h:0"); }), HasSubstr("'0' is no number of slots from 1 to 4096"));
-  EXPECT_THAT(refusal([] { parse_host_list("h:x"); }), HasSubstr("'x' is no number"));
+  EXPECT_THAT(refusal([] { parse_host_list("h:0"); }), HasSubstr("'0' is not a number of slots from 1 to 4096"));
+  EXPECT_THAT(refusal([] { parse_host_list("h:x"); }), HasSubstr("'x' is not a number"));
   EXPECT_THAT(refusal([] { parse_host_list("fe80::1"); }), HasSubstr("in brackets"));
 }
 
@@ -52,10 +53,10 @@ TEST(Hosts, FilesOfOpenMpiMpichAndHorovodAreRead) {
   EXPECT_EQ(parse_discovery("h1:2\nh2", "s", 4), (Hosts{{"h1", 2}, {"h2", 4}}));
 }
 
-TEST(Hosts, AMistakeIsNamedWithItsLine) {
+TEST(Hosts, AnErrorNamesItsLine) {
   EXPECT_THAT(refused_file("h1\nh2 slot=2\n"), HasSubstr("hosts.txt, line 2: 'slot=2' is not understood"));
-  EXPECT_THAT(refused_file("\n#\nh2 slots=many"), HasSubstr("hosts.txt, line 3: 'many' is no number of slots"));
-  EXPECT_THAT(refused_file("# nobody\n"), HasSubstr("hosts.txt names no host"));
+  EXPECT_THAT(refused_file("\n#\nh2 slots=many"), HasSubstr("hosts.txt, line 3: 'many' is not a number of slots"));
+  EXPECT_THAT(refused_file("# none\n"), HasSubstr("hosts.txt names no host"));
   EXPECT_THAT(refusal([] { parse_discovery("", "./find"); }), HasSubstr("./find printed no host"));
 }
 

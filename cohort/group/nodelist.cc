@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostDigits = 9;
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {
-  throw_failure(Kind::usage, "'{}' is no node list: {}; Slurm writes n1,n[2-4,07]", printable(text), why);
+  throw_failure(Kind::usage, "'{}' is not a node list: {}; Slurm writes n1,n[2-4,07]", printable(text), why);
 }
 
 bool all_digits(std::string_view text) {
@@ -40,7 +40,7 @@ std::vector<std::string> expand_range(std::string_view range, std::string_view t
   return numbers;
 }
 
-// Every name so far, once with each ending.
+// Each head followed by each tail.
 std::vector<std::string> combined(const std::vector<std::string>& heads, const std::vector<std::string>& tails, std::string_view text) {
   if (heads.size() * tails.size() > kMostHosts) refuse(text, fmt::format("more than {} nodes", kMostHosts));
   std::vector<std::string> names;
@@ -49,13 +49,13 @@ std::vector<std::string> combined(const std::vector<std::string>& heads, const s
   return names;
 }
 
-// One item, "rack[0-1]node[1-3]x": letters and brackets by turns.
+// One item, "rack[0-1]node[1-3]x": letters and brackets alternate.
 std::vector<std::string> expand_item(std::string_view item, std::string_view text) {
   std::vector<std::string> names{""};
   while (!item.empty()) {
     const auto open = item.find('[');
     const std::string_view letters = item.substr(0, open);
-    if (!name_letters(letters)) refuse(text, "a name has other letters than names have");
+    if (!name_letters(letters)) refuse(text, "a name has letters that host names cannot have");
     names = combined(names, {std::string(letters)}, text);
     if (open == item.npos) break;
     const auto close = item.find(']', open);
@@ -102,7 +102,7 @@ std::vector<int> parse_tasks_per_node(std::string_view text) {
     std::string_view times = "1";
     if (open != part.npos) times = part.substr(open + 2, part.ends_with(')') ? part.size() - open - 3 : 0);
     if (!all_digits(count) || !all_digits(times))
-      throw_failure(Kind::usage, "'{}' is no list of tasks; Slurm writes 2(x3),1", printable(text));
+      throw_failure(Kind::usage, "'{}' is not a list of tasks; Slurm writes 2(x3),1", printable(text));
     const long n = std::stol(std::string(count)), repeat = std::stol(std::string(times));
     if (n < 1 || n > kMostSlots || repeat < 1 || repeat + static_cast<long>(tasks.size()) > kMostHosts)
       throw_failure(Kind::usage, "'{}': 1 to {} tasks on 1 to {} nodes are possible", printable(text), kMostSlots, kMostHosts);

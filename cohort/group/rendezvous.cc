@@ -14,14 +14,14 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
-#include "cohort/group/membership.h"
-#include "cohort/net/door.h"
-#include "cohort/net/little.h"
+#include "cohort/group/rendezvous_state.h"
+#include "cohort/net/auth/acceptor.h"
+#include "cohort/net/frame/little_endian.h"
 
 namespace cohort::group {
 namespace {
 
-constexpr Seconds kFrameLimit{1};  // a rank that proved itself sends or takes its few bytes in this time
+constexpr Seconds kFrameLimit{1};  // for an authenticated rank to send or take its few bytes
 
 double now() { return Seconds(Clock::now().time_since_epoch()).count(); }
 
@@ -33,69 +33,69 @@ std::vector<std::byte> encode_error(const Error& error) {
   const auto text = std::as_bytes(std::span(error.what)).first(std::min<std::size_t>(error.what.size(), 4_KiB));
   std::vector<std::byte> bytes(5 + text.size());
   bytes[0] = static_cast<std::byte>(error.kind);
-  net::put_little(&bytes[1], static_cast<std::uint32_t>(error.rank.value));
+  net::store_le(&bytes[1], static_cast<std::uint32_t>(error.rank.value));
   std::copy(text.begin(), text.end(), bytes.begin() + 5);
   return bytes;
 }
 
 Error decode_error(ConstBytes bytes) {
   if (bytes.size() < 5 || bytes[0] > static_cast<std::byte>(Kind::bug))
-    throw_failure(Kind::corrupt, "rendezvous: a refusal that cannot be read");
-  const Rank rank{static_cast<std::int32_t>(net::get_little<std::uint32_t>(&bytes[1]))};
+    throw_failure(Kind::corrupt, "rendezvous: an invalid error message");
+  const Rank rank{static_cast<std::int32_t>(net::load_le<std::uint32_t>(&bytes[1]))};
   return {static_cast<Kind>(bytes[0]), as_text(bytes.subspan(5)), rank};
 }
 
-struct Coordinator::Impl {
-  Impl(CoordinatorOptions o, net::Listener l)
+struct RendezvousServer::Impl {
+  Impl(RendezvousOptions o, net::Listener l)
       : options(std::move(o)),
         listener(std::move(l)),
         wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        door(listener, options.secret, {options.job, Epoch{}, kNoRank, net::Role::coordinator}),
-        membership({options.job, options.size, options.start_timeout.count(), options.warn_after.count()}) {
+        acceptor(listener, options.secret, {options.job, Epoch{}, kNoRank, net::Role::coordinator}),
+        state({options.job, options.size, options.start_timeout.count(), options.warn_after.count()}) {
     if (!wake) throw_system("rendezvous: eventfd");
     thread = std::thread([this] { run(); });
   }
 
   void run();
   void poll_once();
-  void greet();
-  void hear(Guest guest);
-  void drop(Guest guest);
-  void take_news();
+  void accept_connections();
+  void receive_join(ConnectionId connection_id);
+  void drop(ConnectionId connection_id);
+  void take_ended();
   void act(const Actions& actions);
   void act(const Welcome& welcome);
   void act(const Refuse& refuse);
   void act(const Warn& warn);
   void act(const GiveUp& give_up);
-  bool tell(Guest guest, std::uint16_t type, ConstBytes body) noexcept;
+  bool send_to(ConnectionId connection_id, std::uint16_t type, ConstBytes body) noexcept;
   void say(const std::string& text) const {
     if (options.say) options.say(text);
   }
 
   // Constant after construction.
-  const CoordinatorOptions options;
+  const RendezvousOptions options;
   const net::Listener listener;
   const Fd wake;
 
   // Guarded by mutex.
   std::mutex mutex;
-  std::vector<std::pair<Rank, std::string>> news;  // processes that ended
+  std::vector<std::pair<Rank, std::string>> ended_ranks;  // processes that ended
   bool stop = false;
 
   // Owned by the thread.
-  net::Door door;
-  Membership membership;
-  std::map<Guest, net::Wire> guests;
-  Guest next_guest = 1;
-  std::uint64_t turned_away = 0, troubles = 0;  // told at 1, 2, 4, 8 ..: a flood of strangers must not become a flood of lines
+  net::Acceptor acceptor;
+  RendezvousState state;
+  std::map<ConnectionId, net::ControlConnection> connections;
+  ConnectionId next_connection_id = 1;
+  std::uint64_t refusals_reported = 0, errors = 0;  // logged at 1, 2, 4, 8 ..: many connections must not become many lines
 
   std::thread thread;
 };
 
-Coordinator::Coordinator(CoordinatorOptions options, net::Listener listener)
+RendezvousServer::RendezvousServer(RendezvousOptions options, net::Listener listener)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(listener))) {}
 
-Coordinator::~Coordinator() {
+RendezvousServer::~RendezvousServer() {
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->stop = true;
@@ -104,17 +104,17 @@ Coordinator::~Coordinator() {
   impl_->thread.join();
 }
 
-const net::Address& Coordinator::address() const { return impl_->listener.address; }
+const net::Address& RendezvousServer::address() const { return impl_->listener.address; }
 
-void Coordinator::rank_ended(Rank rank, std::string how) {
+void RendezvousServer::rank_ended(Rank rank, std::string how) {
   {
     const std::lock_guard lock(impl_->mutex);
-    impl_->news.emplace_back(rank, std::move(how));
+    impl_->ended_ranks.emplace_back(rank, std::move(how));
   }
   eventfd_write(impl_->wake.get(), 1);
 }
 
-void Coordinator::Impl::run() {
+void RendezvousServer::Impl::run() {
   while (true) {
     {
       const std::lock_guard lock(mutex);
@@ -123,108 +123,108 @@ void Coordinator::Impl::run() {
     try {
       poll_once();
     } catch (const std::exception& e) {  // out of descriptors or memory: the job may still start when it passes
-      if (std::has_single_bit(++troubles)) say(fmt::format("rendezvous: {} ({} times so far)", e.what(), troubles));
+      if (std::has_single_bit(++errors)) say(fmt::format("rendezvous: {} ({} times so far)", e.what(), errors));
       std::this_thread::sleep_for(100ms);
     }
   }
 }
 
-void Coordinator::Impl::poll_once() {
+void RendezvousServer::Impl::poll_once() {
   std::vector<pollfd> fds{{wake.get(), POLLIN, 0}};
-  Deadline next = door.look_again();
-  if (const auto at = membership.next_tick()) next = next.sooner(Deadline::in(Seconds{std::max(0.0, *at - now())}));
-  door.watch(fds);
-  const std::size_t first_guest = fds.size();
-  std::vector<Guest> order;
-  for (const auto& [guest, wire] : guests) {
-    fds.push_back({wire.fd(), POLLIN, 0});
-    order.push_back(guest);
+  Deadline next = acceptor.look_again();
+  if (const auto at = state.next_tick()) next = next.sooner(Deadline::in(Seconds{std::max(0.0, *at - now())}));
+  acceptor.watch(fds);
+  const std::size_t first_connection = fds.size();
+  std::vector<ConnectionId> order;
+  for (const auto& [connection_id, connection] : connections) {
+    fds.push_back({connection.fd(), POLLIN, 0});
+    order.push_back(connection_id);
   }
   if (poll(fds.data(), fds.size(), next.left_ms()) < 0 && errno != EINTR) throw_system("rendezvous: poll");
 
-  if (fds[0].revents != 0) take_news();
+  if (fds[0].revents != 0) take_ended();
   for (std::size_t i = 0; i < order.size(); ++i)
-    if (fds[first_guest + i].revents != 0 && guests.contains(order[i])) hear(order[i]);
-  greet();
-  act(membership.tick(now()));
+    if (fds[first_connection + i].revents != 0 && connections.contains(order[i])) receive_join(order[i]);
+  accept_connections();
+  act(state.tick(now()));
 }
 
-void Coordinator::Impl::take_news() {
+void RendezvousServer::Impl::take_ended() {
   eventfd_t ignored = 0;
   eventfd_read(wake.get(), &ignored);
   std::vector<std::pair<Rank, std::string>> ended;
   {
     const std::lock_guard lock(mutex);
-    ended.swap(news);
+    ended.swap(ended_ranks);
   }
-  for (auto& [rank, how] : ended) act(membership.ended(rank, std::move(how)));
+  for (auto& [rank, how] : ended) act(state.ended(rank, std::move(how)));
 }
 
-void Coordinator::Impl::greet() {
-  while (auto wire = door.advance()) guests.emplace(next_guest++, std::move(*wire));
-  const auto& counts = door.counts();
-  if (counts.refused > 0 && std::bit_width(counts.refused) > std::bit_width(turned_away))
-    say(fmt::format("rendezvous: turned away ({} so far): {}", counts.refused, counts.last_refusal));
-  turned_away = counts.refused;
+void RendezvousServer::Impl::accept_connections() {
+  while (auto connection = acceptor.advance()) connections.emplace(next_connection_id++, std::move(*connection));
+  const auto& counts = acceptor.counts();
+  if (counts.refused > 0 && std::bit_width(counts.refused) > std::bit_width(refusals_reported))
+    say(fmt::format("rendezvous: connections refused so far: {}; the last one: {}", counts.refused, counts.last_refusal));
+  refusals_reported = counts.refused;
 }
 
-// A guest sends one frame, its wish to join; anything after that can only be its end.
-void Coordinator::Impl::hear(Guest guest) {
+// A connection sends one frame, its request to join; after that it can only end.
+void RendezvousServer::Impl::receive_join(ConnectionId connection_id) {
   try {
-    const net::Wire& wire = guests.at(guest);
-    const Rank claimed = wire.peer().rank;
-    const net::Frame frame = guests.at(guest).recv(Deadline::in(kFrameLimit));
+    const net::ControlConnection& connection = connections.at(connection_id);
+    const Rank claimed = connection.peer().rank;
+    const net::Frame frame = connections.at(connection_id).recv(Deadline::in(kFrameLimit));
     if (frame.type != kJoinFrame) throw_failure(Kind::corrupt, "rendezvous: rank {} sent a frame of type {}", claimed.value, frame.type);
-    const Join wish = decode_join(frame.body);
-    if (wish.member.rank != claimed)
-      throw_failure(Kind::corrupt, "rendezvous: rank {} wants to join as rank {}", claimed.value, wish.member.rank.value);
-    act(membership.join(guest, wish, now()));
+    const Join request = decode_join(frame.body);
+    if (request.member.rank != claimed)
+      throw_failure(Kind::corrupt, "rendezvous: rank {} asks to join as rank {}", claimed.value, request.member.rank.value);
+    act(state.join(connection_id, request, now()));
   } catch (const Failure& failure) {
     log_debug("rendezvous: {}", failure.what());
-    drop(guest);
+    drop(connection_id);
   }
 }
 
-void Coordinator::Impl::drop(Guest guest) {
-  guests.erase(guest);
-  act(membership.left(guest, now()));
+void RendezvousServer::Impl::drop(ConnectionId connection_id) {
+  connections.erase(connection_id);
+  act(state.left(connection_id, now()));
 }
 
-void Coordinator::Impl::act(const Actions& actions) {
+void RendezvousServer::Impl::act(const Actions& actions) {
   for (const Action& action : actions) std::visit([this](const auto& a) { act(a); }, action);
 }
 
-void Coordinator::Impl::act(const Welcome& welcome) {
+void RendezvousServer::Impl::act(const Welcome& welcome) {
   if (options.before_welcome) options.before_welcome();
   const auto body = encode(welcome.roster);
-  for (const Guest guest : welcome.guests) {
-    tell(guest, kRosterFrame, body);  // one that just died is found missing by its peers when they connect
-    guests.erase(guest);
+  for (const ConnectionId connection_id : welcome.connection_ids) {
+    send_to(connection_id, kRosterFrame, body);  // one that just died is found missing by its peers when they connect
+    connections.erase(connection_id);
   }
 }
 
-void Coordinator::Impl::act(const Refuse& refuse) {
+void RendezvousServer::Impl::act(const Refuse& refuse) {
   say(refuse.error.what);
-  tell(refuse.guest, kRefusedFrame, encode_error(refuse.error));
-  guests.erase(refuse.guest);
+  send_to(refuse.connection_id, kRefusedFrame, encode_error(refuse.error));
+  connections.erase(refuse.connection_id);
 }
 
-void Coordinator::Impl::act(const Warn& warn) {
+void RendezvousServer::Impl::act(const Warn& warn) {
   say(warn.text);
-  for (const Guest guest : warn.guests) tell(guest, kWaitingFrame, std::as_bytes(std::span(warn.text)));
+  for (const ConnectionId connection_id : warn.connection_ids) send_to(connection_id, kWaitingFrame, std::as_bytes(std::span(warn.text)));
 }
 
-void Coordinator::Impl::act(const GiveUp& give_up) {
+void RendezvousServer::Impl::act(const GiveUp& give_up) {
   say(give_up.error.what);
-  for (const Guest guest : give_up.guests) {
-    tell(guest, kRefusedFrame, encode_error(give_up.error));
-    guests.erase(guest);
+  for (const ConnectionId connection_id : give_up.connection_ids) {
+    send_to(connection_id, kRefusedFrame, encode_error(give_up.error));
+    connections.erase(connection_id);
   }
 }
 
-bool Coordinator::Impl::tell(Guest guest, std::uint16_t type, ConstBytes body) noexcept {
+bool RendezvousServer::Impl::send_to(ConnectionId connection_id, std::uint16_t type, ConstBytes body) noexcept {
   try {
-    guests.at(guest).send(type, body, Deadline::in(kFrameLimit));
+    connections.at(connection_id).send(type, body, Deadline::in(kFrameLimit));
     return true;
   } catch (const std::exception& e) {
     log_debug("rendezvous: {}", e.what());

@@ -12,17 +12,17 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/slowdown.h"
-#include "cohort/group/handover.h"
 #include "cohort/group/join.h"
-#include "cohort/net/door.h"
-#include "cohort/net/socket.h"
+#include "cohort/group/secret_server.h"
+#include "cohort/net/auth/acceptor.h"
+#include "cohort/net/socket/socket.h"
 
 namespace cohort::group {
 namespace {
 
 using testing::HasSubstr;
 
-// What people are told, from any thread.
+// Lines that were reported, from any thread.
 class Lines {
  public:
   std::function<void(const std::string&)> writer() {
@@ -41,8 +41,8 @@ class Lines {
   std::string text_;
 };
 
-Place ours(int rank, int size) {
-  Place p;
+RankInfo ours(int rank, int size) {
+  RankInfo p;
   p.source = "cohort";
   p.rank = Rank{rank};
   p.size = p.local_size = size;
@@ -50,21 +50,21 @@ Place ours(int rank, int size) {
   return p;
 }
 
-struct Meeting {
-  explicit Meeting(int ranks, Seconds start_timeout = 20s, Seconds warn_after = 10s) : size(ranks), secret(net::Secret::random()) {
-    CoordinatorOptions o{.job = "job", .size = ranks, .secret = secret, .start_timeout = start_timeout, .warn_after = warn_after};
+struct TestRendezvous {
+  explicit TestRendezvous(int ranks, Seconds start_timeout = 20s, Seconds warn_after = 10s) : size(ranks), secret(net::Secret::random()) {
+    RendezvousOptions o{.job = "job", .size = ranks, .secret = secret, .start_timeout = start_timeout, .warn_after = warn_after};
     o.say = said.writer();
-    coordinator = std::make_unique<Coordinator>(std::move(o), net::listen_on({"127.0.0.1", 0}, secret));
+    server = std::make_unique<RendezvousServer>(std::move(o), net::listen_on({"127.0.0.1", 0}, secret));
   }
   std::future<Joined> start(int rank) {
     return std::async(std::launch::async, [this, rank] {
-      return join_at(ours(rank, size), "job", coordinator->address(), secret, {.start_timeout = 20s, .say = told.writer()});
+      return join_at(ours(rank, size), "job", server->address(), secret, {.start_timeout = 20s, .say = shown.writer()});
     });
   }
   const int size;
   const net::Secret secret;
-  Lines said, told;
-  std::unique_ptr<Coordinator> coordinator;
+  Lines said, shown;
+  std::unique_ptr<RendezvousServer> server;
 };
 
 std::string failure_of(std::future<Joined>& one) {
@@ -82,9 +82,9 @@ int open_descriptors() {
 }
 
 TEST(Rendezvous, GivesEveryRankTheSameRoster) {
-  Meeting meeting(4);
+  TestRendezvous test(4);
   std::vector<std::future<Joined>> ranks;
-  for (int r = 3; r >= 0; --r) ranks.push_back(meeting.start(r));
+  for (int r = 3; r >= 0; --r) ranks.push_back(test.start(r));
   std::vector<Joined> all;
   for (auto& r : ranks) all.push_back(r.get());
   for (const Joined& one : all) EXPECT_EQ(one.roster, all[0].roster);
@@ -92,89 +92,89 @@ TEST(Rendezvous, GivesEveryRankTheSameRoster) {
   EXPECT_EQ(all[0].roster.members[3].address, all[0].listener.address.text());
 }
 
-TEST(Rendezvous, MeetsAgainInALaterEpochAndLeaksNothing) {
-  Meeting meeting(2);
+TEST(Rendezvous, FormsLaterEpochsAndLeaksNothing) {
+  TestRendezvous test(2);
   int before = 0;
   for (std::uint32_t epoch = 0; epoch < 20; ++epoch) {
-    auto other = meeting.start(1);
-    EXPECT_EQ(meeting.start(0).get().roster.epoch, Epoch{epoch});
+    auto other = test.start(1);
+    EXPECT_EQ(test.start(0).get().roster.epoch, Epoch{epoch});
     other.get();
     if (epoch == 1) before = open_descriptors();
   }
   EXPECT_LE(open_descriptors(), before + 2);  // a coordinator that has not yet closed the last two connections
 }
 
-TEST(Rendezvous, NamesAMissingRankHereAndOnTheOnesThatWait) {
-  Meeting meeting(3, 3s, 1s);
-  auto zero = meeting.start(0);
-  auto one = meeting.start(1);
+TEST(Rendezvous, NamesAMissingRankHereAndOnTheRanksThatWait) {
+  TestRendezvous test(3, 3s, 1s);
+  auto zero = test.start(0);
+  auto one = test.start(1);
   EXPECT_THAT(failure_of(zero), HasSubstr("rank 2 of 3 has not joined within 3 s"));
   EXPECT_THAT(failure_of(one), HasSubstr("rank 2 of 3 has not joined within 3 s"));
-  EXPECT_THAT(meeting.said.all(), HasSubstr("waiting for rank 2 of 3"));
-  EXPECT_THAT(meeting.told.all(), HasSubstr("waiting for rank 2 of 3"));
+  EXPECT_THAT(test.said.all(), HasSubstr("waiting for rank 2 of 3"));
+  EXPECT_THAT(test.shown.all(), HasSubstr("waiting for rank 2 of 3"));
 }
 
 TEST(Rendezvous, ADeadRankEndsTheWaitAtOnceWithItsCause) {
-  Meeting meeting(2);
-  auto zero = meeting.start(0);
-  meeting.coordinator->rank_ended(Rank{1}, "exit status 3");
+  TestRendezvous test(2);
+  auto zero = test.start(0);
+  test.server->rank_ended(Rank{1}, "exit status 3");
   const auto begin = Clock::now();
   EXPECT_THAT(failure_of(zero), HasSubstr("rank 1 of 2 ended before all had joined (exit status 3)"));
   EXPECT_LT(Clock::now() - begin, 5s * slowdown());
 }
 
-TEST(Rendezvous, StrangersOtherJobsAndSecondClaimsDoNoHarm) {
-  Meeting meeting(2);
-  auto zero = meeting.start(0);
-  const net::Address at = meeting.coordinator->address();
+TEST(Rendezvous, UnauthenticatedPeersOtherJobsAndSecondClaimsDoNoHarm) {
+  TestRendezvous test(2);
+  auto zero = test.start(0);
+  const net::Address at = test.server->address();
 
-  const auto refused = [&](const std::string& job, const net::Secret& secret, const Place& place) {
-    auto attempt = std::async(std::launch::async, [&] { return join_at(place, job, at, secret, {.start_timeout = 10s}); });
+  const auto refused = [&](const std::string& job, const net::Secret& secret, const RankInfo& info) {
+    auto attempt = std::async(std::launch::async, [&] { return join_at(info, job, at, secret, {.start_timeout = 10s}); });
     return failure_of(attempt);
   };
   EXPECT_THAT(refused("job", net::Secret::random(), ours(1, 2)), HasSubstr("secret"));
-  EXPECT_THAT(refused("another", meeting.secret, ours(1, 2)), HasSubstr("two jobs"));
-  EXPECT_THAT(refused("job", meeting.secret, ours(1, 3)), HasSubstr("believes in 3 ranks"));
-  auto twin = meeting.start(0);  // which of the two comes first is the kernel's choice; the later one is refused
-  while (zero.wait_for(5ms) != std::future_status::ready && twin.wait_for(5ms) != std::future_status::ready) continue;
-  auto one = meeting.start(1);
-  const std::string first = failure_of(zero), second = failure_of(twin);
+  EXPECT_THAT(refused("another", test.secret, ours(1, 2)), HasSubstr("two jobs"));
+  EXPECT_THAT(refused("job", test.secret, ours(1, 3)), HasSubstr("expects 3 ranks"));
+  auto duplicate = test.start(0);  // which of the two comes first is the kernel's choice; the later one is refused
+  while (zero.wait_for(5ms) != std::future_status::ready && duplicate.wait_for(5ms) != std::future_status::ready) continue;
+  auto one = test.start(1);
+  const std::string first = failure_of(zero), second = failure_of(duplicate);
   EXPECT_TRUE((first == "joined") != (second == "joined")) << first << " | " << second;
   EXPECT_THAT(first + second, HasSubstr("is taken by process"));
   EXPECT_EQ(failure_of(one), "joined");
 }
 
-TEST(Rendezvous, ACrowdThatSaysNothingKeepsNoRankOut) {
-  Meeting meeting(2);
-  std::vector<Fd> crowd;
-  for (std::size_t i = 0; i < 2 * net::Door::kStrangers; ++i) {
-    crowd.push_back(net::open_socket(AF_INET));
-    const auto at = net::SocketAddress::of(meeting.coordinator->address());
-    ::connect(crowd.back().get(), at.get(), at.length);
+TEST(Rendezvous, ManySilentConnectionsKeepNoRankOut) {
+  TestRendezvous test(2);
+  std::vector<Fd> silent;
+  for (std::size_t i = 0; i < 2 * net::Acceptor::kMaxUnauthenticated; ++i) {
+    silent.push_back(net::open_socket(AF_INET));
+    const auto at = net::SocketAddress::of(test.server->address());
+    ::connect(silent.back().get(), at.get(), at.length);
   }
   const auto begin = Clock::now();
-  auto zero = meeting.start(0);
-  auto one = meeting.start(1);
+  auto zero = test.start(0);
+  auto one = test.start(1);
   EXPECT_EQ(zero.get().roster, one.get().roster);
-  EXPECT_LT(Clock::now() - begin, net::kHandshakeLimit) << "it waited until the crowd had gone by itself";
+  EXPECT_LT(Clock::now() - begin, net::kHandshakeLimit) << "it waited until the silent connections had timed out";
 }
 
-TEST(Rendezvous, ADepartingCoordinatorIsAnErrorNotASilence) {
-  Meeting meeting(2, 20s, 1ms);
-  auto zero = meeting.start(0);
-  while (meeting.told.all().empty() && zero.wait_for(1ms) != std::future_status::ready) continue;  // now it waits
-  meeting.coordinator.reset();
+TEST(Rendezvous, ACoordinatorThatEndsIsAnErrorNotATimeout) {
+  TestRendezvous test(2, 20s, 1ms);
+  auto zero = test.start(0);
+  while (test.shown.all().empty() && zero.wait_for(1ms) != std::future_status::ready) continue;  // now it waits
+  test.server.reset();
   EXPECT_THAT(failure_of(zero), HasSubstr("rank 0 waited for the others, but the coordinator ended"));
 }
 
-Place foreign(int rank, int size, const std::string& job) {
-  Place p = ours(rank, size);
+RankInfo foreign(int rank, int size, const std::string& job) {
+  RankInfo p = ours(rank, size);
   p.source = "torchrun";
   p.job = job;
   return p;
 }
 
-TEST(Join, StartedByOthersOnOneHostRankZeroHandsOverTheSecret) {
+TEST(Join, StartedByOtherLaunchersOnOneHostRankZeroSendsTheSecret) {
   const std::string job = fmt::format("test-{}", getpid());
   for (int round = 0; round < 5; ++round) {  // the same name again and again, as a program that calls init() repeatedly has it
     std::vector<std::future<Joined>> ranks;
@@ -189,10 +189,10 @@ TEST(Join, StartedByOthersOnOneHostRankZeroHandsOverTheSecret) {
   }
 }
 
-TEST(Join, WithoutRankZeroItIsTheOneThatIsNamed) {
+TEST(Join, WithoutRankZeroTheErrorNamesIt) {
   try {
     join(foreign(1, 2, fmt::format("lonely-{}", getpid())), {.start_timeout = 300ms});
-    FAIL() << "joined nobody";
+    FAIL() << "joined without rank 0";
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.kind(), Kind::timeout);
     EXPECT_EQ(failure.error().rank, Rank{0});
@@ -200,7 +200,7 @@ TEST(Join, WithoutRankZeroItIsTheOneThatIsNamed) {
 }
 
 TEST(Join, SeveralHostsWithoutASecretAreRefusedWithWhatToSet) {
-  Place p = foreign(0, 4, "j");
+  RankInfo p = foreign(0, 4, "j");
   p.local_size = 2;
   p.rendezvous = "node0:29501";
   try {
@@ -213,20 +213,20 @@ TEST(Join, SeveralHostsWithoutASecretAreRefusedWithWhatToSet) {
   }
 }
 
-TEST(Handover, NamesDifferForTwoJobs) {
-  EXPECT_NE(handover_name("a"), handover_name("b"));
-  EXPECT_EQ(handover_name("a"), handover_name("a"));
-  EXPECT_THAT(handover_name("a"), HasSubstr(std::to_string(geteuid())));
+TEST(SecretServer, NamesDifferForTwoJobs) {
+  EXPECT_NE(secret_socket_name("a"), secret_socket_name("b"));
+  EXPECT_EQ(secret_socket_name("a"), secret_socket_name("a"));
+  EXPECT_THAT(secret_socket_name("a"), HasSubstr(std::to_string(geteuid())));
 }
 
-TEST(Handover, TheNameIsFreeOnceClosed) {
-  const std::string name = handover_name(fmt::format("close-{}", getpid()));
-  const Handed what{net::Secret::random(), {"127.0.0.1", 9}};
-  Handover first(name, what, Deadline::in(1s));
-  EXPECT_EQ(receive_handover(name, Deadline::in(5s), [] {}).coordinator.port, 9);
-  EXPECT_THROW(Handover(name, what, Deadline::in(50ms)), Failure);
+TEST(SecretServer, TheNameIsFreeOnceClosed) {
+  const std::string name = secret_socket_name(fmt::format("close-{}", getpid()));
+  const JobCredentials what{net::Secret::random(), {"127.0.0.1", 9}};
+  SecretServer first(name, what, Deadline::in(1s));
+  EXPECT_EQ(fetch_secret(name, Deadline::in(5s), [] {}).coordinator.port, 9);
+  EXPECT_THROW(SecretServer(name, what, Deadline::in(50ms)), Failure);
   first.close();
-  Handover second(name, what, Deadline::in(5s));
+  SecretServer second(name, what, Deadline::in(5s));
 }
 
 }  // namespace

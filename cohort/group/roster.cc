@@ -6,15 +6,15 @@
 #include <string_view>
 
 #include "cohort/base/error.h"
-#include "cohort/net/little.h"
+#include "cohort/net/frame/little_endian.h"
 
 namespace cohort::group {
 namespace {
 
 constexpr std::size_t kMostText = 256;        // an address or a host name
-constexpr std::uint32_t kMostMembers = 4096;  // what fits into one frame with room to spare
+constexpr std::uint32_t kMostMembers = 4096;  // fits easily into one frame
 
-class Writer : public net::LittleWriter {
+class Writer : public net::ByteWriter {
  public:
   void text(std::string_view value) {
     if (value.size() > kMostText)
@@ -24,11 +24,11 @@ class Writer : public net::LittleWriter {
   }
 };
 
-class Reader : public net::LittleReader {
+class Reader : public net::ByteReader {
  public:
-  explicit Reader(ConstBytes bytes) : LittleReader(bytes, "a rendezvous message") {}
+  explicit Reader(ConstBytes bytes) : ByteReader(bytes, "a rendezvous message") {}
   std::uint64_t number(std::uint64_t most) {
-    const auto value = LittleReader::number<std::uint64_t>();
+    const auto value = ByteReader::number<std::uint64_t>();
     if (value > most) throw_failure(Kind::corrupt, "a rendezvous message holds {} where at most {} is possible", value, most);
     return value;
   }
@@ -73,7 +73,7 @@ Roster decode_roster(ConstBytes bytes) {
   for (std::uint64_t i = 0; i < count; ++i) {
     roster.members.push_back(read_member(r));
     if (roster.members.back().rank.value != static_cast<std::int32_t>(i))
-      throw_failure(Kind::corrupt, "rendezvous: a roster lists rank {} in place {}", roster.members.back().rank.value, i);
+      throw_failure(Kind::corrupt, "rendezvous: a roster lists rank {} at position {}", roster.members.back().rank.value, i);
   }
   r.end();
   return roster;

@@ -1,5 +1,5 @@
-// Who takes part, as values that never change: a changed membership is a new Roster with a later Epoch.
-// Owner: values. Threads: any. Failure: none; decode_roster() gives Kind::corrupt for bytes that are no roster.
+// The members of a job, as values that never change: a changed membership is a new Roster with a later Epoch.
+// Owner: values. Threads: any. Failure: none; decode_roster() throws Kind::corrupt for bytes that are not a roster.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace cohort::group {
 
-inline constexpr const char* kThisHost = "localhost";  // what a job on one host calls it
+inline constexpr const char* kThisHost = "localhost";  // the host name in a job on one host
 
 struct Member {
   Rank rank;
-  std::string address;  // where its listener for peers is: "127.0.0.1:40123"
+  std::string address;  // where it accepts connections of peers: "127.0.0.1:40123"
   std::int64_t pid = 0;
-  std::string host;  // its name; in a job of several hosts, ranks of different names share no memory (of equal ones: it is tried)
+  std::string host;  // in a job of several hosts, ranks with different host names share no memory; with equal ones it is probed
   bool operator==(const Member&) const = default;
 };
 
@@ -29,10 +29,10 @@ struct Roster {
   bool operator==(const Roster&) const = default;
 };
 
-// A worker's wish to take part.
+// A worker's request to take part.
 struct Join {
   Member member;
-  std::uint32_t size = 0;  // how many ranks it believes in
+  std::uint32_t size = 0;  // how many ranks it expects
 };
 
 std::vector<std::byte> encode(const Roster& roster);

@@ -4,67 +4,68 @@
 
 #include <future>
 
-#include "cohort/net/bell_pipe.h"
-#include "cohort/net/mixed_mesh.h"
+#include "cohort/net/mixed_transport.h"
+#include "cohort/net/shm/wake_pipe.h"
+#include "cohort/net/socket/listener.h"
 
 namespace cohort::net {
 
-MixedMesh::MixedMesh(MixedPlan plan)
-    : TcpMesh(std::move(plan.between)),
+MixedTransport::MixedTransport(MixedPlan plan)
+    : TcpTransport(std::move(plan.between)),
       hosts_(std::move(plan.hosts)),
-      bell_pipe_(std::move(plan.bell)),
+      wake_pipe_(std::move(plan.wake_pipe)),
       rings_(mailbox_, std::move(plan.inside),
-             {[this](Rank peer, const Error& error, bool polite) { lost(peer, error, polite); }, [this] { prod(); }}) {
-  also_ = bell_pipe_.get();
+             {[this](Rank peer, const Error& error, bool polite) { lost(peer, error, polite); }, [this] { request_step(); }}) {
+  extra_poll_fd_ = wake_pipe_.get();
   start_monitor();
 }
 
-Pending MixedMesh::launch(Rank to, ConstBytes bytes, Tag tag) {
-  if (!is_near(to)) return TcpMesh::launch(to, bytes, tag);
+Pending MixedTransport::launch(Rank to, ConstBytes bytes, Tag tag) {
+  if (!is_near(to)) return TcpTransport::launch(to, bytes, tag);
   auto sending = rings_.launch(to, bytes, tag);
   return sending ? pending(std::move(sending)) : Pending{};
 }
 
-bool MixedMesh::step() {
-  const bool far = TcpMesh::step();  // first: it forgets the wakes so far
+bool MixedTransport::step() {
+  const bool far = TcpTransport::step();  // first: it resets the flag of wake()
   return rings_.step() || far;
 }
 
-void MixedMesh::sleep(Deadline deadline) {
-  if (!rings_.doze(InboxHead::kInPoll)) return;
-  TcpMesh::sleep(deadline);
-  rings_.rouse();
-  hush_bell(bell_pipe_.get());
+void MixedTransport::sleep(Deadline deadline) {
+  if (!rings_.begin_sleep(InboxHead::kInPoll)) return;
+  TcpTransport::sleep(deadline);
+  rings_.end_sleep();
+  drain_wake_pipe(wake_pipe_.get());
 }
 
-void MixedMesh::tell_abort(const Error& error) noexcept {
-  TcpMesh::tell_abort(error);
+void MixedTransport::send_abort(const Error& error) noexcept {
+  TcpTransport::send_abort(error);
   rings_.abort(error);
 }
 
-void MixedMesh::on_failed(Rank peer) noexcept {
-  if (!is_near(peer)) return TcpMesh::on_failed(peer);
+void MixedTransport::on_failed(Rank peer) noexcept {
+  if (!is_near(peer)) return TcpTransport::on_failed(peer);
   rings_.failed(peer);
 }
 
-void MixedMesh::on_room(Rank peer) {
-  if (!is_near(peer)) return TcpMesh::on_room(peer);
-  rings_.thawed(peer);
+void MixedTransport::on_room(Rank peer) {
+  if (!is_near(peer)) return TcpTransport::on_room(peer);
+  rings_.may_resume(peer);
   wake();
 }
 
-std::unique_ptr<Mesh> mixed_mesh(MixedPlan plan) {
+std::unique_ptr<PeerLinks> mixed_peer_links(MixedPlan plan) {
   plan.between.partial = true;
-  return std::make_unique<MixedMesh>(std::move(plan));
+  return std::make_unique<MixedTransport>(std::move(plan));
 }
 
 namespace {
 
-// What two ranks as threads know of each other: the inbox and the bell on one host, and a connection in any case.
-void introduce(std::vector<MixedPlan>& plans, std::size_t low, std::size_t high, Wire to_high, Wire to_low) {
+// Connects two ranks that are threads: by inbox and wake pipe on one host, by a connection in any case.
+void connect_pair(std::vector<MixedPlan>& plans, std::size_t low, std::size_t high, ControlConnection to_high, ControlConnection to_low) {
   const bool near = plans[low].hosts[low] == plans[low].hosts[high];
-  auto& low_wires = near ? plans[low].inside.wires : plans[low].between.wires;
-  auto& high_wires = near ? plans[high].inside.wires : plans[high].between.wires;
+  auto& low_wires = near ? plans[low].inside.connections : plans[low].between.connections;
+  auto& high_wires = near ? plans[high].inside.connections : plans[high].between.connections;
   low_wires[high] = std::move(to_high);
   high_wires[low] = std::move(to_low);
   if (!near) return;
@@ -73,13 +74,13 @@ void introduce(std::vector<MixedPlan>& plans, std::size_t low, std::size_t high,
     auto opened = Segment::open(plans[peer].inside.own.name(), false, &why);
     if (!opened) throw_failure(Kind::system, "mixed: rank {} cannot open the inbox of rank {}: {}", me, peer, why);
     plans[me].inside.peers[peer] = std::move(*opened);
-    plans[me].inside.bells[peer] = open_bell(getpid(), plans[peer].bell.get());
+    plans[me].inside.wake_pipes[peer] = open_wake_pipe(getpid(), plans[peer].wake_pipe.get());
   }
 }
 
 }  // namespace
 
-std::vector<std::unique_ptr<Mesh>> mixed_meshes(const std::vector<int>& hosts, Epoch epoch, const std::string& congestion) {
+std::vector<std::unique_ptr<PeerLinks>> mixed_world(const std::vector<int>& hosts, Epoch epoch, const std::string& congestion) {
   const std::size_t n = hosts.size();
   std::vector<MixedPlan> plans(n);
   for (std::size_t r = 0; r < n; ++r) {
@@ -89,11 +90,11 @@ std::vector<std::unique_ptr<Mesh>> mixed_meshes(const std::vector<int>& hosts, E
     plan.inside.epoch = plan.between.epoch = epoch;
     plan.inside.own = make_shm_inbox(static_cast<int>(n));
     plan.inside.peers.resize(n);
-    plan.inside.bells.resize(n);
-    plan.inside.wires.resize(n);
-    plan.between.wires.resize(n);
+    plan.inside.wake_pipes.resize(n);
+    plan.inside.connections.resize(n);
+    plan.between.connections.resize(n);
     plan.between.congestion = congestion;
-    plan.bell = make_bell();
+    plan.wake_pipe = make_wake_pipe();
   }
   const Secret secret = Secret::random();
   const Listener listener = listen_on({"127.0.0.1", 0}, secret);
@@ -101,13 +102,14 @@ std::vector<std::unique_ptr<Mesh>> mixed_meshes(const std::vector<int>& hosts, E
   const auto hello = [&](std::size_t r) { return Hello{"threads", epoch, Rank{static_cast<std::int32_t>(r)}, Role::worker}; };
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < i; ++j) {
-      auto dialer = std::async(std::launch::async, [&] { return Wire::connect(listener.address, secret, hello(i), deadline); });
-      Wire accepted = Wire::accept(accept_one(listener, deadline), secret, hello(j), deadline);
-      introduce(plans, j, i, std::move(accepted), dialer.get());
+      auto dialer =
+          std::async(std::launch::async, [&] { return ControlConnection::connect(listener.address, secret, hello(i), deadline); });
+      ControlConnection accepted = ControlConnection::accept(accept_one(listener, deadline), secret, hello(j), deadline);
+      connect_pair(plans, j, i, std::move(accepted), dialer.get());
     }
-  std::vector<std::unique_ptr<Mesh>> meshes;
-  for (auto& plan : plans) meshes.push_back(mixed_mesh(std::move(plan)));
-  return meshes;
+  std::vector<std::unique_ptr<PeerLinks>> world;
+  for (auto& plan : plans) world.push_back(mixed_peer_links(std::move(plan)));
+  return world;
 }
 
 }  // namespace cohort::net

@@ -7,7 +7,7 @@
 #include <exception>
 #include <thread>
 
-#include "cohort/nn/linear.h"
+#include "cohort/nn/ops/linear.h"
 
 namespace cohort {
 namespace {
@@ -89,7 +89,7 @@ TEST(Autocast, GradientsOfLinearLayersAreFp32AndTorchs) {
   }
 }
 
-// What `cohort train` refuses with this reason; should a torch learn it, the refusal goes by itself.
+// What `cohort train` refuses with this reason; should a later torch have it, the refusal can go.
 TEST(Autocast, AnLstmComputesInBf16AndThrowsInFp16) {
   torch::nn::LSTM layer(4, 8);
   const at::Tensor x = torch::randn({3, 2, 4});

@@ -45,9 +45,9 @@ void fetch(const data::Dataset& set, const data::Transforms& transforms, std::sp
   const auto count = static_cast<std::int64_t>(indices.size());
   fit(inputs, input_sizes(set.form(), count), input_type(set.form()));
   fit(labels, label_sizes(set.form(), count), at::kLong);
-  const data::Transforms still = transforms.for_evaluation();
-  data::Workbench bench;
-  data::make_rows({set, still}, indices, {inputs.data_ptr(), labels.mutable_data_ptr<std::int64_t>()}, bench);
+  const data::Transforms evaluation = transforms.for_evaluation();
+  data::TransformScratch transform_scratch;
+  data::collate({set, evaluation}, indices, {inputs.data_ptr(), labels.mutable_data_ptr<std::int64_t>()}, transform_scratch);
 }
 
 }  // namespace cohort::nn

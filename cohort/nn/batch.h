@@ -1,8 +1,8 @@
-// Batches of the data room as tensors: views of the batch's memory, nothing is copied (but where torch's default type is double: pixels
+// Batches of the data module as tensors: views of the batch's memory, nothing is copied (but where torch's default type is double: pixels
 // then come as doubles).
 //   const nn::Tensors t = nn::tensors(loader.next(deadline));     // t.inputs [64, 1, 28, 28] float, t.labels [64] long
 // Owner: each tensor keeps the batch's memory alive; when the last one goes, the memory returns to the loader's pool. Threads: any.
-// Failure: fetch says Kind::usage for indices outside the set.
+// Failure: Kind::usage from fetch for indices outside the set.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -37,11 +37,11 @@ void Model::add(Block block) {
 }
 
 at::Tensor Model::forward(at::Tensor x) const {
-  for (const Block& block : blocks_) x = around_ ? around_(block, x) : block.forward(x);
+  for (const Block& block : blocks_) x = wrapper_ ? wrapper_(block, x) : block.forward(x);
   return x;
 }
 
-void Model::around(Around around) { around_ = std::move(around); }
+void Model::wrap_blocks(BlockWrapper wrapper) { wrapper_ = std::move(wrapper); }
 
 const Block& Model::block(const std::string& name) const {
   std::vector<std::string_view> known;
@@ -99,11 +99,11 @@ void Model::to(at::ScalarType dtype) {
 }
 
 at::Tensor Model::example(std::int64_t n, std::uint64_t seed) const {
-  at::Generator dice = at::detail::createCPUGenerator(seed);
+  at::Generator rng = at::detail::createCPUGenerator(seed);
   std::vector<std::int64_t> sizes{n};
   sizes.insert(sizes.end(), input_.sizes.begin(), input_.sizes.end());
-  if (input_.tokens()) return at::randint(input_.vocabulary, sizes, dice, at::kLong);
-  return at::randn(sizes, dice, at::kFloat);
+  if (input_.tokens()) return at::randint(input_.vocabulary, sizes, rng, at::kLong);
+  return at::randn(sizes, rng, at::kFloat);
 }
 
 std::string Model::describe() const {

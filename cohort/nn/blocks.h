@@ -1,8 +1,8 @@
 // A model is an ordered list of named blocks: tensor in, tensor out, one after the other.
 //   Model model = make_model("resnet18(classes=10, stem=cifar)", seed);           // zoo.h
-//   model.around([](const Block& b, const at::Tensor& x) { return b.forward(x); });  // the seam: everything a model does goes through it
+//   model.wrap_blocks([](const Block& b, const at::Tensor& x) { return b.forward(x); });  // every block runs through it
 //   at::Tensor logits = model.forward(images);
-// That one seam serves sharded parameters, recomputation, pipeline stages and timing per block. This header knows tensors only; files that
+// The wrapper serves sharded parameters, recomputation, pipeline stages and timing per block. This header knows tensors only; files that
 // build modules include <torch/torch.h> themselves.
 // Owner: values that share one root module (a copy is the same model). Threads: one at a time, as torch modules.
 // Failure: Kind::usage for two blocks of one name and for blocks whose parameters the root does not own. To add a model: zoo.h.
@@ -28,7 +28,7 @@ struct Block {
   std::function<at::Tensor(const at::Tensor&)> forward;
 };
 
-using Around = std::function<at::Tensor(const Block&, const at::Tensor&)>;
+using BlockWrapper = std::function<at::Tensor(const Block&, const at::Tensor&)>;
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 // What one sample looks like: an image of floats [c,h,w], or token ids [t] below `vocabulary`.
@@ -45,7 +45,7 @@ class Model {
   void add(Block block);
 
   at::Tensor forward(at::Tensor x) const;
-  void around(Around around);  // empty: blocks run bare
+  void wrap_blocks(BlockWrapper wrapper);  // empty: blocks run unwrapped
   const std::vector<Block>& blocks() const { return blocks_; }
   const Block& block(const std::string& name) const;
   const Input& input() const { return input_; }
@@ -64,14 +64,14 @@ class Model {
 
   // n samples that fit, the same for the same seed: floats of unit variance, or token ids.
   at::Tensor example(std::int64_t n, std::uint64_t seed = 0) const;
-  // A table of blocks, their output for one sample, and their parameters. Runs the model once, in evaluation, without the seam.
+  // A table of blocks, their output for one sample, and their parameters. Runs the model once, in evaluation, without the wrapper.
   std::string describe() const;
 
  private:
   std::shared_ptr<torch::nn::Module> root_;  // shared: blocks and their closures hold parts of it
   Input input_;
   std::vector<Block> blocks_;
-  Around around_;
+  BlockWrapper wrapper_;
 };
 
 }  // namespace cohort::nn

@@ -4,7 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "cohort/base/failure_of.h"
-#include "cohort/nn/models/claims.h"
+#include "cohort/nn/models/testing.h"
 
 namespace cohort::nn {
 namespace {
@@ -17,13 +17,13 @@ TEST(Model, RunsEveryBlockThroughTheSeamInOrder) {
   const at::Tensor x = model.example(2);
   const at::Tensor bare = model.forward(x);
   std::vector<std::string> seen;
-  model.around([&](const Block& block, const at::Tensor& in) {
+  model.wrap_blocks([&](const Block& block, const at::Tensor& in) {
     seen.push_back(block.name);
     return block.forward(in);
   });
   EXPECT_TRUE(at::equal(model.forward(x), bare));
   EXPECT_THAT(seen, ElementsAre("stage1", "stage2", "fc", "head"));
-  model.around(nullptr);
+  model.wrap_blocks(nullptr);
   EXPECT_TRUE(at::equal(model.forward(x), bare));
   EXPECT_EQ(seen.size(), 4U);
 }
@@ -80,10 +80,10 @@ TEST(Model, RefusesTwoBlocksOfOneNameAndUnknownOnes) {
 TEST(Model, RefusesBlocksWhoseParametersNobodyOwns) {
   Model model = make_model("mlp(in=4, hidden=3, out=2)", kTestSeed);
   const Model other = make_model("mlp(in=4, hidden=3, out=2)", kTestSeed);
-  Block stranger = other.blocks().front();
-  stranger.name = "stranger";
-  model.add(stranger);
-  EXPECT_THAT(failure_of([&] { model.named_parameters(model.block("stranger")); }).what, HasSubstr("register its modules with the root"));
+  Block foreign = other.blocks().front();
+  foreign.name = "foreign";
+  model.add(foreign);
+  EXPECT_THAT(failure_of([&] { model.named_parameters(model.block("foreign")); }).what, HasSubstr("register its modules with the root"));
 }
 
 TEST(Model, TakesABatchOfNothing) {

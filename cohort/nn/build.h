@@ -1,4 +1,4 @@
-// A model of the zoo without its first values: for whoever only looks at shapes. Threads, failure: as zoo.h's make_model.
+// A model of the zoo without its first values: for uses that need only shapes. Threads, failure: as zoo.h's make_model.
 #pragma once
 #include <string>
 

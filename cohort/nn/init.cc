@@ -21,15 +21,15 @@ double fan_in(const at::Tensor& weight) { return static_cast<double>(weight.nume
 
 // Weight and bias of a linear layer or a convolution, as torch draws them.
 template <class Layer>
-void draw_default(const std::string& name, const Layer& layer, const Dice& dice) {
+void draw_default(const std::string& name, const Layer& layer, const ParameterRng& rng) {
   const double bound = 1 / std::sqrt(fan_in(layer.weight));
-  dice.uniform(name + ".weight", layer.weight, bound);
-  if (layer.bias.defined()) dice.uniform(name + ".bias", layer.bias, bound);
+  rng.uniform(name + ".weight", layer.weight, bound);
+  if (layer.bias.defined()) rng.uniform(name + ".bias", layer.bias, bound);
 }
 
 template <class Layer>
-void draw_normal(const std::string& name, const Layer& layer, const Dice& dice, double deviation) {
-  dice.normal(name + ".weight", layer.weight, deviation);
+void draw_normal(const std::string& name, const Layer& layer, const ParameterRng& rng, double deviation) {
+  rng.normal(name + ".weight", layer.weight, deviation);
   if (layer.bias.defined()) layer.bias.zero_();
 }
 
@@ -37,51 +37,50 @@ bool ends_with_projection(const std::string& name) { return name.ends_with("c_pr
 
 }  // namespace
 
-void Dice::normal(const std::string& name, const at::Tensor& tensor, double deviation) const {
+void ParameterRng::normal(const std::string& name, const at::Tensor& tensor, double deviation) const {
   tensor.normal_(0, deviation, at::detail::createCPUGenerator(stream_of(seed_, name)));
 }
 
-void Dice::uniform(const std::string& name, const at::Tensor& tensor, double bound) const {
+void ParameterRng::uniform(const std::string& name, const at::Tensor& tensor, double bound) const {
   tensor.uniform_(-bound, bound, at::detail::createCPUGenerator(stream_of(seed_, name)));
 }
 
-void init_default(torch::nn::Module& root, const Dice& dice) {
+void init_default(torch::nn::Module& root, const ParameterRng& rng) {
   const at::NoGradGuard no_grad;
   for (const auto& item : root.named_modules("", /*include_self=*/false)) {
-    if (const auto* linear = item.value()->as<torch::nn::Linear>()) draw_default(item.key(), *linear, dice);
-    if (const auto* conv = item.value()->as<torch::nn::Conv2d>()) draw_default(item.key(), *conv, dice);
-    if (const auto* embedding = item.value()->as<torch::nn::Embedding>()) dice.normal(item.key() + ".weight", embedding->weight, 1);
+    if (const auto* linear = item.value()->as<torch::nn::Linear>()) draw_default(item.key(), *linear, rng);
+    if (const auto* conv = item.value()->as<torch::nn::Conv2d>()) draw_default(item.key(), *conv, rng);
+    if (const auto* embedding = item.value()->as<torch::nn::Embedding>()) rng.normal(item.key() + ".weight", embedding->weight, 1);
     if (const auto* lstm = item.value()->as<torch::nn::LSTM>()) {
       const double bound = 1 / std::sqrt(static_cast<double>(lstm->options.hidden_size()));
-      for (const auto& part : lstm->named_parameters()) dice.uniform(item.key() + "." + part.key(), part.value(), bound);
+      for (const auto& part : lstm->named_parameters()) rng.uniform(item.key() + "." + part.key(), part.value(), bound);
     }
   }
 }
 
-void init_he(torch::nn::Module& root, const Dice& dice, double linear_deviation) {
+void init_he(torch::nn::Module& root, const ParameterRng& rng, double linear_deviation) {
   const at::NoGradGuard no_grad;
   for (const auto& item : root.named_modules("", /*include_self=*/false)) {
     if (const auto* conv = item.value()->as<torch::nn::Conv2d>()) {
       const double fan_out = fan_in(conv->weight) * static_cast<double>(conv->weight.size(0)) / static_cast<double>(conv->weight.size(1));
-      draw_normal(item.key(), *conv, dice, std::sqrt(2 / fan_out));
+      draw_normal(item.key(), *conv, rng, std::sqrt(2 / fan_out));
     }
     if (const auto* linear = item.value()->as<torch::nn::Linear>()) {
-      if (linear_deviation > 0) draw_normal(item.key(), *linear, dice, linear_deviation);
-      if (linear_deviation <= 0) draw_default(item.key(), *linear, dice);
+      if (linear_deviation > 0) draw_normal(item.key(), *linear, rng, linear_deviation);
+      if (linear_deviation <= 0) draw_default(item.key(), *linear, rng);
     }
   }
 }
 
-void init_gpt2(torch::nn::Module& root, const Dice& dice, std::int64_t layers) {
+void init_gpt2(torch::nn::Module& root, const ParameterRng& rng, std::int64_t layers) {
   const at::NoGradGuard no_grad;
   constexpr double kDeviation = 0.02;
   const double projection = kDeviation / std::sqrt(2.0 * static_cast<double>(layers));
   for (const auto& item : root.named_modules("", /*include_self=*/false)) {
     if (const auto* linear = item.value()->as<torch::nn::Linear>()) {
-      draw_normal(item.key(), *linear, dice, ends_with_projection(item.key()) ? projection : kDeviation);
+      draw_normal(item.key(), *linear, rng, ends_with_projection(item.key()) ? projection : kDeviation);
     }
-    if (const auto* embedding = item.value()->as<torch::nn::Embedding>())
-      dice.normal(item.key() + ".weight", embedding->weight, kDeviation);
+    if (const auto* embedding = item.value()->as<torch::nn::Embedding>()) rng.normal(item.key() + ".weight", embedding->weight, kDeviation);
   }
 }
 

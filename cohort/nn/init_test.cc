@@ -13,7 +13,7 @@ namespace {
 TEST(Init, DefaultIsUniformWithinOneOverTheRootOfTheFanIn) {
   torch::nn::Sequential net(torch::nn::Linear(100, 400), torch::nn::Conv2d(16, 32, 5), torch::nn::Embedding(300, 20),
                             torch::nn::LSTM(7, 25));
-  init_default(*net, Dice(3));
+  init_default(*net, ParameterRng(3));
   const auto values = net->named_parameters();
   for (const char* name : {"0.weight", "0.bias"}) EXPECT_NEAR(values[name].abs().max().item<double>(), 0.1, 0.002) << name;
   for (const char* name : {"1.weight"}) EXPECT_NEAR(values[name].abs().max().item<double>(), 0.05, 0.001) << name;
@@ -23,7 +23,7 @@ TEST(Init, DefaultIsUniformWithinOneOverTheRootOfTheFanIn) {
 
 TEST(Init, HeLooksAtTheFanOut) {
   torch::nn::Sequential net(torch::nn::Conv2d(16, 32, 5), torch::nn::Linear(100, 400));
-  init_he(*net, Dice(3), 0.01);
+  init_he(*net, ParameterRng(3), 0.01);
   const auto values = net->named_parameters();
   EXPECT_NEAR(values["0.weight"].std().item<double>(), std::sqrt(2.0 / (32 * 25)), 0.002);
   EXPECT_EQ(values["0.bias"].abs().max().item<double>(), 0);
@@ -32,12 +32,12 @@ TEST(Init, HeLooksAtTheFanOut) {
 
 TEST(Init, ANameAndASeedAreAllThatCounts) {
   const at::Tensor a = at::empty({50}), b = at::empty({50}), c = at::empty({50});
-  Dice(1).normal("x", a, 1);
-  Dice(1).normal("y", b, 1);
-  Dice(1).normal("x", c, 1);
+  ParameterRng(1).normal("x", a, 1);
+  ParameterRng(1).normal("y", b, 1);
+  ParameterRng(1).normal("x", c, 1);
   EXPECT_TRUE(at::equal(a, c));
   EXPECT_FALSE(at::equal(a, b));
-  Dice(2).normal("x", c, 1);
+  ParameterRng(2).normal("x", c, 1);
   EXPECT_FALSE(at::equal(a, c));
 }
 

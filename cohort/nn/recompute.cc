@@ -8,8 +8,8 @@
 #include <unordered_set>
 
 #include "cohort/base/error.h"
-#include "cohort/nn/linear.h"
-#include "cohort/nn/surroundings.h"
+#include "cohort/nn/ops/linear.h"
+#include "cohort/nn/rng_autocast_state.h"
 
 namespace cohort::nn {
 namespace {
@@ -78,8 +78,8 @@ struct Run : torch::CustomClassHolder {
   Run(TensorsFunction f, const TensorList& in, TensorList b) : function(std::move(f)), then(in), buffers(std::move(b)) {}
 
   TensorList again(const TensorList& in) {
-    const OwnCasts casts;
-    const Return back(then);
+    const AutocastCacheGuard casts;
+    const RngAutocastGuard back(then);
     const Unchanged statistics(buffers);
     const at::AutoGradMode grad(true);
     const auto born = at::sequence_number::peek();
@@ -95,9 +95,9 @@ struct Run : torch::CustomClassHolder {
   }
 
   TensorsFunction function;
-  const Surroundings then;
+  const RngAutocastState then;
   const TensorList buffers;
-  TensorList leaves, inputs, outputs;  // the last two on their way into the node only
+  TensorList leaves, inputs, outputs;  // the last two until they are handed to the node
   std::vector<bool> through;           // inputs that need a gradient
   std::size_t count = 0;               // of outputs
 };
@@ -166,8 +166,8 @@ TensorList recompute(TensorsFunction function, const TensorList& inputs, TensorL
   const TensorList own = detached(inputs);
   const auto born = at::sequence_number::peek();
   {
-    const OwnCasts casts;
-    run->outputs = run->function(own);  // with its graph, which tells the parameters and is dropped then
+    const AutocastCacheGuard casts;
+    run->outputs = run->function(own);  // with its graph, which shows the parameters and is dropped then
   }
   if (versions(inputs) != before)
     throw_failure(Kind::usage, "checkpoint: the function changes an input in place, so it cannot run again: let it work on a copy");

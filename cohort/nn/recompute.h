@@ -36,8 +36,8 @@ at::Tensor recompute(const Block& block, const at::Tensor& x);  // with the buff
 template <class Function, std::convertible_to<at::Tensor>... Inputs>
 auto checkpoint(Function function, const Inputs&... inputs) {
   using Result = std::decay_t<std::invoke_result_t<Function&, const Inputs&...>>;
-  auto spread = [function]<std::size_t... i>(const TensorList& in, std::index_sequence<i...>) mutable { return function(in[i]...); };
-  auto call = [spread](const TensorList& in) mutable { return spread(in, std::index_sequence_for<Inputs...>{}); };
+  auto unpack = [function]<std::size_t... i>(const TensorList& in, std::index_sequence<i...>) mutable { return function(in[i]...); };
+  auto call = [unpack](const TensorList& in) mutable { return unpack(in, std::index_sequence_for<Inputs...>{}); };
   if constexpr (std::is_same_v<Result, at::Tensor>) {
     return recompute([call](const TensorList& in) mutable { return TensorList{call(in)}; }, {inputs...})[0];
   } else if constexpr (std::is_same_v<Result, TensorList>) {

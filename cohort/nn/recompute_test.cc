@@ -14,10 +14,10 @@
 #include <optional>
 
 #include "cohort/base/failure_of.h"
-#include "cohort/nn/allocations.h"
-#include "cohort/nn/copying_host.h"
-#include "cohort/nn/meter.h"
-#include "cohort/nn/models/claims.h"
+#include "cohort/nn/activation_bytes.h"
+#include "cohort/nn/allocation_meter.h"
+#include "cohort/nn/models/testing.h"
+#include "cohort/nn/unshard/copying_loader.h"
 
 namespace cohort::nn {
 namespace {
@@ -27,13 +27,13 @@ using testing::HasSubstr;
 constexpr const char* kDroppingGpt = "gpt(vocab=31, context=6, d=8, heads=2, layers=3, dropout=0.3)";
 
 void seed(std::uint64_t number) {
-  at::Generator dice = at::globalContext().defaultGenerator(c10::kCPU);
-  dice.set_current_seed(number);
+  at::Generator rng = at::globalContext().defaultGenerator(c10::kCPU);
+  rng.set_current_seed(number);
 }
 
 at::Tensor leaf(std::vector<std::int64_t> sizes, std::uint64_t number) {
-  at::Generator dice = at::detail::createCPUGenerator(number);
-  return at::randn(sizes, dice, at::kFloat).requires_grad_();
+  at::Generator rng = at::detail::createCPUGenerator(number);
+  return at::randn(sizes, rng, at::kFloat).requires_grad_();
 }
 
 // Two steps without clearing gradients: the second adds to what is there.
@@ -57,7 +57,7 @@ TEST(Recompute, LossesGradientsAndStatisticsHaveTheSameBits) {
   for (const std::string spec : {kDroppingGpt, "mlp(in=12, hidden=9x8, out=5)", "asl_cnn(size=12, classes=10)", "lstm(hidden=8)"}) {
     const Model plain = make_model(spec, kTestSeed);
     Model model = make_model(spec, kTestSeed);
-    model.around([](const Block& block, const at::Tensor& x) { return recompute(block, x); });
+    model.wrap_blocks([](const Block& block, const at::Tensor& x) { return recompute(block, x); });
     const at::Tensor x = plain.example(2);
     train(plain, x);
     train(model, x);
@@ -74,22 +74,22 @@ TEST(Recompute, ComposesWithParametersThatComeAndGo) {
   for (const bool outside : {false, true}) {
     const Model plain = make_model(kDroppingGpt, kTestSeed);
     Model model = make_model(kDroppingGpt, kTestSeed);
-    CopyingHost host(model);
-    Residency residency(host, host.units);
-    const Around again = [](const Block& block, const at::Tensor& x) { return recompute(block, x); };
-    const Around comes = residency.around();
-    model.around(outside ? Around([&](const Block& block, const at::Tensor& x) {
+    CopyingLoader loader(model);
+    Unsharder unsharder(loader, loader.units);
+    const BlockWrapper again = [](const Block& block, const at::Tensor& x) { return recompute(block, x); };
+    const BlockWrapper comes = unsharder.block_wrapper();
+    model.wrap_blocks(outside ? BlockWrapper([&](const Block& block, const at::Tensor& x) {
       Block whole = block;
       whole.forward = [&comes, block](const at::Tensor& in) { return comes(block, in); };
       return recompute(whole, x);
     })
-                         : residency.around(again));
+                              : unsharder.block_wrapper(again));
     const at::Tensor x = plain.example(3);
     train(plain, x);
     train(model, x);
-    expect_same(plain.named_parameters(), model.named_parameters(), true, outside ? "recompute(residency)" : "residency(recompute)");
-    EXPECT_EQ(residency.resident(), 0U);
-    EXPECT_EQ(host.brought, 2 * (outside ? 21 : 14)) << "inside, recomputing brings nothing more";
+    expect_same(plain.named_parameters(), model.named_parameters(), true, outside ? "recompute(unsharder)" : "unsharder(recompute)");
+    EXPECT_EQ(unsharder.resident(), 0U);
+    EXPECT_EQ(loader.loads, 2 * (outside ? 21 : 14)) << "inside, recomputing loads nothing more";
   }
 }
 
@@ -101,7 +101,7 @@ struct CountingHook : torch::autograd::PostAccumulateGradHook {
 
 TEST(Recompute, AGradientArrivesOnceInABackwardAlsoForTiedWeights) {
   Model model = make_model(kDroppingGpt, kTestSeed);
-  model.around([](const Block& block, const at::Tensor& x) { return recompute(block, x); });
+  model.wrap_blocks([](const Block& block, const at::Tensor& x) { return recompute(block, x); });
   const auto parameters = model.named_parameters();
   std::vector<int> counts(parameters.size());
   for (std::size_t i = 0; i < counts.size(); ++i)
@@ -118,7 +118,7 @@ TEST(Checkpoint, TakesAndGivesManyTensorsOfWhichSomeNeedNoGradient) {
   const auto [a, b, c] = f(x, mask, places);
   const auto [d, e, g] = checkpoint(f, y, mask, places);
   EXPECT_TRUE(d.requires_grad() && g.requires_grad());
-  EXPECT_FALSE(e.requires_grad()) << "it hangs on nothing that learns";
+  EXPECT_FALSE(e.requires_grad()) << "no input of it requires a gradient";
   EXPECT_TRUE(at::equal(a, d) && at::equal(b, e) && at::equal(c, g));
   a.square().sum().backward();
   d.square().sum().backward();  // the third stays without a gradient
@@ -220,7 +220,7 @@ TEST(Checkpoint, AFailureInTheSecondRunLeavesRandomNumbersInPeace) {
 
 TEST(Recompute, AWeightGradientStaysInItsMemory) {
   Model model = make_model("mlp(in=12, hidden=9x8, out=5)", kTestSeed);
-  model.around([](const Block& block, const at::Tensor& x) { return recompute(block, x); });
+  model.wrap_blocks([](const Block& block, const at::Tensor& x) { return recompute(block, x); });
   loss_on(model, model.example(2)).value.backward();
   std::vector<void*> before, after;
   for (const auto& [name, p] : model.named_parameters()) before.push_back(p.grad().data_ptr());
@@ -241,12 +241,12 @@ TEST(Recompute, KeepsTheInputsOfBlocksOnly) {
     largest = std::max(largest, kept);
   }
   const auto kept_by_forward = [&] {
-    const Meter meter;
+    const AllocationMeter meter;
     const at::Tensor y = model.forward(x);
     return meter.now();
   };
   EXPECT_NEAR(static_cast<double>(kept_by_forward()), static_cast<double>(all), 0.01 * static_cast<double>(all));
-  model.around([](const Block& block, const at::Tensor& in) { return recompute(block, in); });
+  model.wrap_blocks([](const Block& block, const at::Tensor& in) { return recompute(block, in); });
   const std::size_t left = kept_by_forward();
   EXPECT_GE(left, outputs);
   EXPECT_LE(left, outputs + 8 * 6000) << "and the state of random numbers, 5 KiB a block";

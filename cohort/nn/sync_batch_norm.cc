@@ -128,11 +128,11 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& x) {
                   fmt::join(x.sizes(), ", "));
   }
   const bool of_batch = is_training() || !running_mean.defined();
-  if (of_batch && comm_ != nullptr) return forward_together(x);
+  if (of_batch && comm_ != nullptr) return forward_synchronised(x);
   return torch::batch_norm(x, weight, bias, running_mean, running_var, of_batch, count_batch(), options.eps, /*cudnn_enabled=*/true);
 }
 
-at::Tensor SyncBatchNormImpl::forward_together(const at::Tensor& x) {
+at::Tensor SyncBatchNormImpl::forward_synchronised(const at::Tensor& x) {
   Statistics all;
   {
     const at::NoGradGuard no_grad;

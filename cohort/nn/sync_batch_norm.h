@@ -2,12 +2,12 @@
 //   y = (x - mean) / sqrt(var + eps) * weight + bias         mean, var per channel over all samples and positions of all ranks, N values
 //   dx = weight / sqrt(var + eps) * (dy - S1 / N - xhat * S2 / N),   S1 = sum dy, S2 = sum dy * xhat, both over all ranks
 //   dweight, dbias: this rank's share only; the engine adds them up like every other gradient.
-// Ranks may bring uneven batches, also empty ones. Forward costs one all-gather of 2 channels + 1 doubles (parts are merged by the
+// Batches of the ranks may be uneven, also empty. Forward costs one all-gather of 2 channels + 1 doubles (parts are merged by the
 // count-weighted rule of Chan et al. 1979, which does not cancel), backward one all-reduce of 2 channels doubles.
-// Without a communicator, and in evaluation, it is torch's BatchNorm: the zoo uses it everywhere, so that a model can be told later.
-// Owner: the module borrows the communicator, which must outlive forward and backward, and belongs to this purpose (verbs run on the thread
-// of forward and backward). Threads: one. Failure: Kind::usage for shapes, for one value per channel (its variance means nothing), for
-// second derivatives, and as the Communicator's. Every rank must run every forward and backward.
+// Without a communicator, and in evaluation, it is torch's BatchNorm: the zoo uses it everywhere, so that a model can be given one later.
+// Owner: the module borrows the communicator, which must outlive forward and backward, and is used for nothing else (collectives run on the
+// thread of forward and backward). Threads: one. Failure: Kind::usage for shapes, for one value per channel (its variance means nothing),
+// for second derivatives, and as the Communicator's. Every rank must run every forward and backward.
 #pragma once
 #include <torch/torch.h>
 
@@ -47,7 +47,7 @@ class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl>, public
  private:
   void enter(const BatchNormTensors& tensors);
   double count_batch();  // returns the weight of this batch in the running statistics
-  at::Tensor forward_together(const at::Tensor& x);
+  at::Tensor forward_synchronised(const at::Tensor& x);
 
   collective::Communicator* comm_ = nullptr;  // borrowed
 };

@@ -1,4 +1,4 @@
-// Finding the batch norms of a module and telling them their communicator.
+// Finds the batch norms of a module and gives them their communicator.
 #include "cohort/nn/sync_batch_norm.h"
 
 namespace cohort::nn {
@@ -33,7 +33,7 @@ bool is_torch_batch_norm(const torch::nn::Module& module) {
          module.as<torch::nn::BatchNorm3d>() != nullptr;
 }
 
-// Fills `ours` with the modules that only need telling and `foreign` with the places of those to replace.
+// Fills `ours` with the modules that only need the communicator and `foreign` with the places of those to replace.
 void collect(torch::nn::Module& parent, const std::string& path, std::vector<SyncBatchNormImpl*>& ours, std::vector<Place>& foreign) {
   if (auto* mine = parent.as<SyncBatchNorm>()) ours.push_back(mine);
   for (const auto& child : parent.named_children()) {
@@ -54,7 +54,7 @@ void check_reachable(const Place& place) {
   if (child.use_count() == expected) return;
   throw_failure(Kind::usage,
                 "batch norm '{}' is held by a C++ member or variable, which would go on calling it without the other ranks; declare it as "
-                "cohort::nn::SyncBatchNorm (it is torch's batch norm until it is told a communicator)",
+                "cohort::nn::SyncBatchNorm (it is torch's batch norm until it has a communicator)",
                 place.path);
 }
 

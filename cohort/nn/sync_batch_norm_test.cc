@@ -7,7 +7,7 @@
 
 #include "cohort/base/failure_of.h"
 #include "cohort/collective/ranks.h"
-#include "cohort/nn/models/claims.h"
+#include "cohort/nn/models/testing.h"
 
 namespace cohort::nn {
 namespace {
@@ -31,7 +31,7 @@ struct Case {
 
 BatchNormOptions options_of(const Case& c) { return {.features = 5, .eps = 1e-5, .momentum = c.momentum, .affine = c.affine}; }
 
-// Weights that are neither 1 nor 0, the same for everybody.
+// Weights that are neither 1 nor 0, the same on every rank.
 void prepare(SyncBatchNormImpl& norm, at::ScalarType type) {
   norm.to(type);
   const at::NoGradGuard no_grad;
@@ -152,7 +152,7 @@ TEST(SyncBatchNorm, GradientsAreThoseOfFiniteDifferences) {
     };
     (norm(x) * weights).sum().backward();
     constexpr double kStep = 1e-6;
-    for (int r = 0; r < 2; ++r) {  // move one element of one rank, everybody looks
+    for (int r = 0; r < 2; ++r) {  // move one element of one rank, every rank looks
       double* element = x.data_ptr<double>() + 3;
       const double mine = comm.rank().value == r ? kStep : 0;
       *element += mine;

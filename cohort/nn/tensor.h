@@ -2,7 +2,7 @@
 //   auto grads = nn::tensor(comm.allocate(4 * n), {n}, at::kFloat);  // memory that peers read in place
 //   nn::all_reduce(comm, grads, collective::Op::average);
 // Owner: a tensor made here keeps its Region alive, so it may outlive the Region and the communicator. Threads: as the Communicator's.
-// Failure: Kind::usage, before anything is sent, for what a verb cannot take: strided tensors, types without a Dtype, devices but the
+// Failure: Kind::usage, before anything is sent, for what a collective cannot take: strided tensors, types without a Dtype, devices but the
 // CPU. Nothing is copied or converted in silence. To add a type: collective/types.h first, then its row in tensor.cc.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@ at::ScalarType scalar_type_of(collective::Dtype dtype);
 // The tensor's own memory, borrowed as long as the tensor lives. Writing through it is invisible to autograd.
 collective::Piece piece(const at::Tensor& tensor);
 
-// A view of the first elements of a Region. Its version of "out of memory" is Kind::usage naming both byte counts.
+// A view of the first elements of a Region. Where the Region is too small: Kind::usage naming both byte counts.
 at::Tensor tensor(const collective::Region& region, at::IntArrayRef sizes, at::ScalarType type);
 
 // In place, on every rank.

@@ -12,7 +12,7 @@
 #include <memory>
 #include <thread>
 
-#include "cohort/net/loopback.h"
+#include "cohort/net/transport/loopback.h"
 
 namespace cohort::nn {
 namespace {
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 // Runs the body once per rank, each on a thread of its own; the first exception of any rank comes out here.
 void on_ranks(int ranks, const std::function<void(Communicator&)>& body) {
-  auto meshes = net::loopback_meshes(ranks);
+  auto meshes = net::loopback_world(ranks);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   std::vector<std::jthread> threads;
   for (std::size_t r = 0; r < meshes.size(); ++r) {

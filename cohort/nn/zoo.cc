@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "cohort/base/model_sizes.h"
 #include "cohort/base/registry.h"
 #include "cohort/nn/build.h"
 #include "cohort/nn/models_rows.inc"
-#include "cohort/nn/sizes.h"
 
 namespace cohort::nn {
 namespace {
@@ -18,7 +18,7 @@ struct Chosen {
 };
 
 Chosen choose(const std::string& spec) {
-  const Spec parsed = Spec::parse(sized(spec));
+  const Spec parsed = Spec::parse(model_spec_of(spec));
   const Architecture& row = find_row(architectures(), parsed.name, "model");
   return {row, schema_of(row).read(parsed)};
 }
@@ -30,7 +30,7 @@ std::span<const Architecture* const> architectures() { return kModelsRows; }
 Model make_model(const std::string& spec, std::uint64_t seed) {
   const Chosen chosen = choose(spec);
   Model model = chosen.row.build(chosen.values);
-  chosen.row.init(model.root(), chosen.values, Dice(seed));
+  chosen.row.init(model.root(), chosen.values, ParameterRng(seed));
   return model;
 }
 
@@ -42,7 +42,7 @@ Model build_model(const std::string& spec) {
 std::string zoo_help() {
   std::string help;
   for (const Architecture* row : architectures()) help += schema_of(*row).help();
-  for (const NamedSize& size : kNamedSizes) help += fmt::format("{}: {}, {} M parameters\n", size.word, size.spec, size.millions);
+  for (const ModelSize& size : kModelSizes) help += fmt::format("{}: {}, {} M parameters\n", size.word, size.spec, size.millions);
   return help;
 }
 

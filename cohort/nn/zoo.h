@@ -16,8 +16,8 @@ namespace cohort::nn {
 struct Architecture {
   std::string_view name, about;
   std::vector<SpecParam> (*params)();
-  Model (*build)(const SpecValues& values);                                           // values of the parameters are not settled yet
-  void (*init)(torch::nn::Module& root, const SpecValues& values, const Dice& dice);  // now they are
+  Model (*build)(const SpecValues& values);                                                  // parameters have no values yet
+  void (*init)(torch::nn::Module& root, const SpecValues& values, const ParameterRng& rng);  // sets them
 };
 
 std::span<const Architecture* const> architectures();

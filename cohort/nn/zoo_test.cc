@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "cohort/base/failure_of.h"
-#include "cohort/nn/models/claims.h"
+#include "cohort/nn/models/testing.h"
 
 namespace cohort::nn {
 namespace {
@@ -28,7 +28,7 @@ TEST(Zoo, HelpShowsEveryModelAndItsParameters) {
   }
 }
 
-// Ranks are threads in many tests; somebody drawing from torch's global generator must not change a model.
+// Ranks are threads in many tests; a draw from torch's global generator must not change a model.
 TEST(Zoo, FirstValuesDoNotDependOnOtherThreads) {
   const NamedTensors alone = make_model("cnn", kTestSeed).named_parameters();
   std::atomic<bool> stop{false};

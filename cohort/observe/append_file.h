@@ -1,6 +1,6 @@
 // A file that only grows, record by record, each whole or not there at all.
 // Made for what a running job writes about itself: opening fails loudly (a bad path is known before the run), writing never does. A full
-// disk, a quota or a lost mount is warned about once; records are counted as lost until there is room again, and training goes on.
+// disk, a quota or a lost mount is warned about once; records are counted as lost until there is space again, and training goes on.
 // Owner: one writer. Threads: one at a time.
 #pragma once
 #include <cstdint>
@@ -30,7 +30,7 @@ class AppendFile {
   std::string path_;
   Fd fd_;
   bool torn_ = false;    // half a record is in the file and cannot be taken back: nothing may follow it
-  bool warned_ = false;  // about the present trouble
+  bool warned_ = false;  // about the present error
   std::uint64_t lost_ = 0;
 };
 

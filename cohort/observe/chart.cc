@@ -129,7 +129,7 @@ bool has_wall(const Chart& chart) {
 std::string chart_html(const Chart& chart, XAxis which) {
   std::vector<Series> all, lines;  // every value within the drawing's grain, and what is drawn bold
   for (const auto& s : chart.series) {
-    all.push_back(thinned(s, kMostPoints));
+    all.push_back(downsampled(s, kMostPoints));
     lines.push_back(s.x.size() > kMostPoints ? averaged(s, kMeans) : all.back());
   }
   std::string x_name = chart.x_name;

@@ -24,7 +24,7 @@ struct Chart {
 };
 
 // At most about `most` points, in the order of x. Of every stretch the lowest and the highest stay, so a spike is never lost.
-Series thinned(const Series& series, std::size_t most);
+Series downsampled(const Series& series, std::size_t most);
 // The mean of each of `stretches` stretches of equally many points; nan values do not count, and a stretch of nothing else is a gap.
 Series averaged(const Series& series, std::size_t stretches);
 

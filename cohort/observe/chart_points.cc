@@ -45,7 +45,7 @@ std::vector<std::size_t> drawing_order(const Series& s) {
 
 }  // namespace
 
-Series thinned(const Series& s, std::size_t most) {
+Series downsampled(const Series& s, std::size_t most) {
   const auto order = drawing_order(s);
   std::vector<std::size_t> kept;
   if (order.size() <= std::max<std::size_t>(most, 4)) {

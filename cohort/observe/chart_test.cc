@@ -37,7 +37,7 @@ TEST(Chart, ThinningKeepsEndsSpikesAndGaps) {
   auto s = wave(100'000);
   s.y[54'321] = 77;
   s.y[70'000] = kNan;
-  const auto thin = thinned(s, 600);
+  const auto thin = downsampled(s, 600);
   EXPECT_LE(thin.x.size(), 605U);
   EXPECT_GE(thin.x.size(), 500U);
   EXPECT_EQ(thin.x.front(), 0);
@@ -48,11 +48,11 @@ TEST(Chart, ThinningKeepsEndsSpikesAndGaps) {
 }
 
 TEST(Chart, AShortSeriesStaysAsItIsInTheOrderOfX) {
-  const auto thin = thinned({.name = "s", .x = {3, 1, kNan, 2}, .y = {30, 10, 0, 20}, .wall = {3, 1, 9, 2}}, 600);
+  const auto thin = downsampled({.name = "s", .x = {3, 1, kNan, 2}, .y = {30, 10, 0, 20}, .wall = {3, 1, 9, 2}}, 600);
   EXPECT_THAT(thin.x, ElementsAre(1, 2, 3));
   EXPECT_THAT(thin.y, ElementsAre(10, 20, 30));
   EXPECT_THAT(thin.wall, ElementsAre(1, 2, 3));
-  EXPECT_THAT(failure_of([] { thinned({.name = "odd", .x = {1}, .y = {}}, 10); }).what, HasSubstr("'odd'"));
+  EXPECT_THAT(failure_of([] { downsampled({.name = "odd", .x = {1}, .y = {}}, 10); }).what, HasSubstr("'odd'"));
 }
 
 TEST(Chart, MeansAreOfStretchesAndGapsStayGaps) {
@@ -111,7 +111,7 @@ TEST(Chart, DrawsALineAndCarriesItsNumbers) {
   EXPECT_EQ(data_of(by_wall)["series"][0]["x"], nlohmann::json::parse("[0,1.5,3,4.5]"));
 }
 
-TEST(Chart, OddSeriesAreStillDrawings) {
+TEST(Chart, UnusualSeriesAreDrawnToo) {
   for (const bool log_y : {false, true})
     for (const auto& s : std::vector<Series>{{"none", {}, {}},
                                              {"nan", {1, 2}, {kNan, kNan}},

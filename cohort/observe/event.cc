@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "cohort/net/frame.h"
+#include "cohort/net/frame/frame.h"
 #include "cohort/observe/text.h"
 
 namespace cohort::observe {
@@ -88,7 +88,7 @@ Histogram histogram_of(std::span<const float> values) {
   for (const float single : values) {
     const double v = single;
     if (!std::isfinite(v)) {
-      ++h.odd;
+      ++h.nonfinite;
       continue;
     }
     h.min = h.count == 0 ? v : std::min(h.min, v);

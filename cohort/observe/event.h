@@ -22,12 +22,12 @@ struct Moment {
 };
 
 // Buckets grow by a tenth from 1e-12 on, mirrored below zero, as TensorFlow and torch.utils.tensorboard draw them; empty ones at both
-// ends are left out. nan and inf are in no bucket and not in the sums, only in `odd`.
+// ends are left out. nan and inf are in no bucket and not in the sums, only in `nonfinite`.
 struct Histogram {
   double min = 0, max = 0, count = 0, sum = 0, sum_squares = 0;
   std::vector<double> limits;  // upper edge of each bucket
   std::vector<double> counts;
-  std::uint64_t odd = 0;
+  std::uint64_t nonfinite = 0;
 };
 Histogram histogram_of(std::span<const float> values);
 

@@ -12,14 +12,14 @@
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
-#include "cohort/net/socket.h"
+#include "cohort/net/socket/socket.h"
 
 namespace cohort::observe {
 namespace {
 
 constexpr Seconds kRest{
-    0.01};  // after a refusal: clients that only cost time are met a few at a time, and the others wait no longer than that
-constexpr int kBacklog = 1024;  // who comes meanwhile
+    0.01};  // after a refused request: bad clients are accepted a few at a time, and the others wait no longer than that
+constexpr int kBacklog = 1024;  // clients that connect meanwhile
 constexpr Seconds kLinger{1};   // for the client to close after our last byte: closing first, with its bytes unread, would reset the answer
 
 std::string_view reason(int status) {
@@ -97,9 +97,9 @@ class HttpServer::Loop {
       ::poll(&stop, 1, Deadline::in(kRest).left_ms());
     }
     polled_.push_back({stop_, POLLIN, 0});
-    const bool room = connections_.size() < options_.connections && accept_after_.passed();
-    polled_.push_back({room ? listener_ : -1, POLLIN, 0});
-    Deadline next = connections_.size() < options_.connections && !room ? accept_after_ : Deadline{};
+    const bool accepts = connections_.size() < options_.connections && accept_after_.passed();
+    polled_.push_back({accepts ? listener_ : -1, POLLIN, 0});
+    Deadline next = connections_.size() < options_.connections && !accepts ? accept_after_ : Deadline{};
     for (const auto& c : connections_) {
       polled_.push_back({c.fd.get(), static_cast<short>(c.state == Connection::State::writing ? POLLOUT : POLLIN), 0});
       next = next.sooner(c.deadline);
@@ -113,14 +113,14 @@ class HttpServer::Loop {
   void accept_all() {
     while (connections_.size() < options_.connections) {
       Fd fd{::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
-      if (!fd) return look_away(errno);
+      if (!fd) return stop_polling(errno);
       connections_.push_back({std::move(fd), Deadline::in(options_.patience)});
       read(connections_.back());  // most have asked by now
     }
   }
 
-  // Out of descriptors: the listener stays ready, so for a while nobody looks, instead of spinning.
-  void look_away(int problem) {
+  // Out of descriptors: the listener stays ready, so polling it pauses instead of spinning.
+  void stop_polling(int problem) {
     if (problem == EMFILE || problem == ENFILE || problem == ENOMEM || problem == ENOBUFS) accept_after_ = Deadline::in(Seconds{0.1});
   }
 
@@ -135,11 +135,11 @@ class HttpServer::Loop {
   void read(Connection& c) {
     char block[2048];
     const auto got = net::read_some(c.fd.get(), std::as_writable_bytes(std::span(block)));
-    if (got.state == net::Io::closed) {
-      refused_ = true;  // who asks for nothing
+    if (got.state == net::IoState::closed) {
+      refused_ = true;  // it asked for nothing
       return c.fd.reset();
     }
-    if (got.state == net::Io::later) return;
+    if (got.state == net::IoState::later) return;
     c.in.append(block, got.bytes);
     const auto end = head_end(c.in);
     if (end.value_or(c.in.size()) > options_.head_bytes) return reply(c, refusal(431), false);
@@ -161,8 +161,8 @@ class HttpServer::Loop {
     while (c.sent < c.out.size()) {
       const iovec part{c.out.data() + c.sent, c.out.size() - c.sent};
       const auto put = net::write_some(c.fd.get(), std::span(&part, 1));
-      if (put.state == net::Io::closed) return c.fd.reset();
-      if (put.state == net::Io::later) return;
+      if (put.state == net::IoState::closed) return c.fd.reset();
+      if (put.state == net::IoState::later) return;
       c.sent += put.bytes;
     }
     ::shutdown(c.fd.get(), SHUT_WR);
@@ -174,7 +174,7 @@ class HttpServer::Loop {
 
   static void linger(Connection& c) {
     char block[4096];
-    if (net::read_some(c.fd.get(), std::as_writable_bytes(std::span(block))).state == net::Io::closed) c.fd.reset();
+    if (net::read_some(c.fd.get(), std::as_writable_bytes(std::span(block))).state == net::IoState::closed) c.fd.reset();
   }
 
   // A request that did not arrive in time still gets an answer; true when the connection lives on for it.
@@ -189,7 +189,7 @@ class HttpServer::Loop {
   const int listener_, stop_;
   std::vector<Connection> connections_;
   std::vector<pollfd> polled_;
-  bool refused_ = false;  // somebody in this round
+  bool refused_ = false;  // a request in this round
   Deadline accept_after_{Clock::time_point::min()};
 };
 

@@ -1,11 +1,11 @@
 // A small HTTP server for people and scrapers on this machine: GET and HEAD, one answer a connection, on the loopback interface.
-//   HttpServer server({{"/metrics", [&](const HttpRequest&) { return HttpResponse{.type = std::string(kPrometheusType), .body =
-//   registry.text()}; }}}); log_info("metrics at {}", server.url("/metrics"));
-// Every number below is a hard cap, so that nobody can tie it up: a slow or silent client loses its place after `patience`. When all
-// places are taken, further clients wait in the kernel's queue; after one that was refused everybody waits 10 ms. Port 0 lets the system
-// choose, so two jobs never collide. Threads: one of its own, sleeping in poll(2) when nobody asks; handlers run on it, so they must be
-// quick and must not block. Failure: the constructor Kind::system naming the port; afterwards none (a handler that throws is answered with
-// 500 and logged). The destructor ends within a moment, whatever clients do.
+//   HttpServer server({{"/metrics", [&](const HttpRequest&) { return HttpResponse{.body = registry.text()}; }}});
+//   log_info("metrics at {}", server.url("/metrics"));
+// Every number below is a hard cap, so that no client can block it: a slow or silent client is disconnected after `patience`. When the most
+// connections are open, further clients wait in the kernel's queue; after a refused request accepting pauses for 10 ms. Port 0 lets the
+// system choose, so two jobs never collide. Threads: one of its own, sleeping in poll(2) when no client asks; handlers run on it, so they
+// must be quick and must not block. Failure: the constructor Kind::system naming the port; afterwards none (a handler that throws is
+// answered with 500 and logged). The destructor ends within a moment, whatever clients do.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
-// The head of an HTTP request, read from bytes that anybody may have sent.
-// Only what this house answers: GET and HEAD without a body. Pure: no socket, no clock, so the same code serves the server and the fuzzer.
+// The head of an HTTP request, read from untrusted bytes.
+// Only what the server answers: GET and HEAD without a body. Pure: no socket, no clock, so the same code serves the server and the fuzzer.
 // Threads: values, any. Failure: a status for the answer (400, 403, 405, 413, 505), never an exception.
 #pragma once
 #include <cstddef>

@@ -10,7 +10,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/failure_of.h"
 #include "cohort/base/slowdown.h"
-#include "cohort/net/socket.h"
+#include "cohort/net/socket/socket.h"
 
 namespace cohort::observe {
 namespace {
@@ -21,7 +21,7 @@ using testing::StartsWith;
 
 constexpr Seconds kSoon{5};  // far beyond what any of this takes
 
-// A client that speaks bytes, so that it can also speak them badly.
+// A client that sends raw bytes, so that it can also send malformed ones.
 class Client {
  public:
   explicit Client(const HttpServer& server) : fd_(net::open_socket(AF_INET)) {
@@ -34,13 +34,13 @@ class Client {
     EXPECT_EQ(net::write_some(fd_.get(), std::span(&part, 1)).bytes, text.size());
     return *this;
   }
-  std::string hear() {  // until the server closes
+  std::string receive() {  // until the server closes
     std::string out;
     char block[65536];
     const auto deadline = Deadline::in(kSoon);
     while (net::wait_ready(fd_.get(), POLLIN, deadline)) {
       const auto got = net::read_some(fd_.get(), std::as_writable_bytes(std::span(block)));
-      if (got.state == net::Io::closed) {
+      if (got.state == net::IoState::closed) {
         EXPECT_EQ(got.problem, 0) << "reset, not closed";
         return out;
       }
@@ -62,7 +62,7 @@ HttpRoutes routes() {
 }
 
 std::string get(const HttpServer& server, std::string_view path, std::string_view method = "GET") {
-  return Client(server).say(fmt::format("{} {} HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", method, path, server.port())).hear();
+  return Client(server).say(fmt::format("{} {} HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", method, path, server.port())).receive();
 }
 
 TEST(Http, AnswersByPathOnAPortTheSystemChose) {
@@ -94,7 +94,7 @@ TEST(Http, ARequestMayComeByteByByte) {
   const HttpServer server(routes());
   Client client(server);
   for (const char c : std::string_view("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")) client.say({&c, 1});
-  EXPECT_THAT(client.hear(), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(client.receive(), StartsWith("HTTP/1.1 200"));
 }
 
 TEST(Http, RefusesOtherMethodsBodiesAndForeignHosts) {
@@ -102,8 +102,8 @@ TEST(Http, RefusesOtherMethodsBodiesAndForeignHosts) {
   const auto post = get(server, "/", "POST");
   EXPECT_THAT(post, StartsWith("HTTP/1.1 405"));
   EXPECT_THAT(post, HasSubstr("Allow: GET, HEAD\r\n"));
-  EXPECT_THAT(Client(server).say("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").hear(), StartsWith("HTTP/1.1 403"));
-  EXPECT_THAT(Client(server).say("\x16\x03\x01 tls\r\n\r\n").hear(), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(Client(server).say("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").receive(), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(Client(server).say("\x16\x03\x01 tls\r\n\r\n").receive(), StartsWith("HTTP/1.1 400"));
 }
 
 TEST(Http, AHandlerThatThrowsIsAnAnswerAndNotAnEnd) {
@@ -116,17 +116,17 @@ TEST(Http, AHandlerThatThrowsIsAnAnswerAndNotAnEnd) {
 
 TEST(Http, AHeadOverTheCapIsRefusedNotCollected) {
   const HttpServer server(routes(), {.head_bytes = 256});
-  EXPECT_THAT(Client(server).say("GET / HTTP/1.1\r\nX: " + std::string(1000, 'x')).hear(), StartsWith("HTTP/1.1 431"));
-  EXPECT_THAT(Client(server).say("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1000, 'x') + "\r\n\r\n").hear(),
+  EXPECT_THAT(Client(server).say("GET / HTTP/1.1\r\nX: " + std::string(1000, 'x')).receive(), StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(Client(server).say("GET / HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1000, 'x') + "\r\n\r\n").receive(),
               StartsWith("HTTP/1.1 431"));
 }
 
-TEST(Http, ASilentClientLosesItsPlace) {
+TEST(Http, ASilentClientIsDisconnected) {
   const HttpServer server(routes(), {.patience = Seconds{0.05}});
-  EXPECT_THAT(Client(server).say("GET / HT").hear(), StartsWith("HTTP/1.1 408"));
+  EXPECT_THAT(Client(server).say("GET / HT").receive(), StartsWith("HTTP/1.1 408"));
 }
 
-TEST(Http, ClientsBeyondTheCapWaitForAPlace) {
+TEST(Http, ClientsBeyondTheCapWaitForAConnection) {
   const HttpServer server(routes(), {.connections = 2, .patience = Seconds{0.1}});
   Client silent(server);
   Client silent_too(server);

@@ -35,7 +35,7 @@ struct Field {
   Field(std::string_view n, const std::string& v) : name(n), value(v) {}
 };
 
-// The line with its newline. "time" (seconds since 1970) and "nonfinite" are ours.
+// The line with its newline. "time" (seconds since 1970) and "nonfinite" are reserved.
 std::string metrics_line(double unix_time, std::span<const Field> fields);
 
 double unix_time();  // now, by the system's clock

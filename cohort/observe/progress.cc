@@ -99,7 +99,7 @@ void Progress::draw(double now) {
   const auto width = options_.width();
   if (width == 0) return put(format_progress(state_, {.bar = false, .ascii = options_.ascii}) + "\n");
   // One column less than there are: in the last one some terminals wrap.
-  const ProgressLook look{.width = width - 1, .bar = true, .color = color_wanted(options_.fd), .ascii = options_.ascii};
+  const ProgressStyle look{.width = width - 1, .bar = true, .color = color_wanted(options_.fd), .ascii = options_.ascii};
   put("\r" + format_progress(state_, look) + "\x1b[K");
   on_line_ = true;
 }

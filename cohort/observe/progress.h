@@ -32,13 +32,13 @@ std::string format_clock(double seconds);                                     //
 std::string format_rate(double rate, std::string_view unit);                  // "32.1 k samples/s"
 std::string format_bar(double share, std::size_t width, bool ascii = false);  // eighths of a column: "███▍      "
 
-struct ProgressLook {
+struct ProgressStyle {
   std::size_t width = 80;
   bool bar = true;     // false: a plain line, as long as it needs to be
   bool color = false;  // the bar only
   bool ascii = false;  // for terminals without UTF-8
 };
-std::string format_progress(const ProgressState& state, const ProgressLook& look);
+std::string format_progress(const ProgressState& state, const ProgressStyle& look);
 
 struct ProgressOptions {
   int fd = 2;                 // asked whether it is a terminal, and how wide

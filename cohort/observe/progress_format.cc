@@ -54,7 +54,7 @@ std::string format_bar(double share, std::size_t width, bool ascii) {
   return pad_right(out, width);
 }
 
-std::string format_progress(const ProgressState& s, const ProgressLook& look) {
+std::string format_progress(const ProgressState& s, const ProgressStyle& look) {
   std::string head = printable(s.label);
   if (s.total == 0) {
     head += fmt::format("{}{} {}", head.empty() ? "" : "  ", s.done, details(s));

@@ -103,7 +103,7 @@ TEST(Progress, InAPipeItIsALineEveryTenSecondsAndOneAtTheEnd) {
                           "epoch 1/2 100% 250/250 [00:25<00:00, 100 samples/s]\n"));
 }
 
-TEST(Progress, FollowsTheWindowAndMakesRoomForOtherOutput) {
+TEST(Progress, FollowsTheWindowAndClearsTheLineForOtherOutput) {
   Rig rig;
   {
     Progress progress(rig.options());
@@ -121,7 +121,7 @@ TEST(Progress, FollowsTheWindowAndMakesRoomForOtherOutput) {
   EXPECT_EQ(rig.out.back(), "\n") << "a bar never stays in front of the prompt";
 }
 
-TEST(Progress, OutsideOfARunUpdatesSayNothing) {
+TEST(Progress, OutsideOfARunUpdatesDrawNothing) {
   Rig rig;
   Progress progress(rig.options());
   progress.update(1);

@@ -4,7 +4,7 @@
 //   loss.set(0.41);                       // from any thread
 //   registry.text()                       // what /metrics answers, see http.h
 // Asking again for the same name and labels gives the same metric. Metrics live as long as their registry.
-// Threads: any. Failure: Kind::usage for a name the format has no room for, or one name used as two types.
+// Threads: any. Failure: Kind::usage for a name that the format does not allow, or one name used as two types.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -41,7 +41,7 @@ class Counter {
   std::atomic<double> value_{0};
 };
 
-class Distribution {  // Prometheus says histogram; event.h has that word for TensorBoard's
+class Distribution {  // Prometheus says histogram; that name is TensorBoard's here (event.h)
  public:
   explicit Distribution(std::vector<double> bounds);  // upper edges, rising; +Inf is added
   void observe(double value);

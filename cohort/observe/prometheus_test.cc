@@ -47,7 +47,7 @@ TEST(Prometheus, TheSameNameAndLabelsAreTheSameMetric) {
   EXPECT_NE(&a, &registry.counter("c", "", {{"x", "1"}}));
 }
 
-TEST(Prometheus, NonFiniteValuesHaveWords) {
+TEST(Prometheus, NonFiniteValuesAreWritten) {
   Registry registry;
   registry.gauge("a", "").set(std::numeric_limits<double>::quiet_NaN());
   registry.gauge("b", "").set(-std::numeric_limits<double>::infinity());
@@ -55,7 +55,7 @@ TEST(Prometheus, NonFiniteValuesHaveWords) {
   EXPECT_THAT(registry.text(), HasSubstr("b -Inf\n"));
 }
 
-TEST(Prometheus, RefusesWhatTheFormatHasNoRoomFor) {
+TEST(Prometheus, RefusesWhatTheFormatDoesNotAllow) {
   Registry registry;
   registry.gauge("taken", "");
   registry.histogram("h", "", {1});

@@ -13,7 +13,7 @@
 namespace cohort::observe {
 namespace {
 
-constexpr double kLabelShare = 0.06;  // narrower parts of a bar have no room for their number
+constexpr double kLabelShare = 0.06;  // narrower parts of a bar cannot show their number
 
 std::string tiles(const Report& r) {
   std::string out;
@@ -77,8 +77,8 @@ std::string bar_row(const std::string& name, const PhaseSeconds& seconds) {
   for (std::size_t i = 0; i < kPhases; ++i) {
     if (shares[i] <= 0) continue;
     const auto percent = percent_cell(shares[i]);
-    const auto told = fmt::format("{} {} % ({})", kPhaseNames[i], percent, format_seconds(Seconds{seconds.seconds[i]}));
-    out += fmt::format(R"(<div class="{}" style="flex:{:.4f}" title="{}">{}</div>)", kPhaseNames[i], shares[i], html_text(told),
+    const auto title = fmt::format("{} {} % ({})", kPhaseNames[i], percent, format_seconds(Seconds{seconds.seconds[i]}));
+    out += fmt::format(R"(<div class="{}" style="flex:{:.4f}" title="{}">{}</div>)", kPhaseNames[i], shares[i], html_text(title),
                        shares[i] >= kLabelShare ? percent + " %" : "");
   }
   return out + "</div>\n";

@@ -28,7 +28,7 @@ struct Table {
 
 std::string table_text(const Table& table);  // for a terminal; control bytes in cells are shown, not obeyed
 
-// Numbers as cells: four significant digits, thousands apart by a thin gap: 0.04123, 41.23, 32 104. "–" for nan, "∞" for inf.
+// Numbers as cells: four significant digits, thousands separated by a thin space: 0.04123, 41.23, 32 104. "–" for nan, "∞" for inf.
 std::string cell(double value);
 std::string cell(std::int64_t value);
 std::string percent_cell(double share);  // 0.0412 is "4.1"

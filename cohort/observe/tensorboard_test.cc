@@ -106,7 +106,7 @@ TEST(Event, HistogramBucketsHoldEveryFiniteValue) {
   const std::vector<float> values{-2, -0.5F, 0, 0, 1e-3F, 1, 3.4e38F, -3.4e38F, inf, -inf, std::nanf("")};
   const auto h = histogram_of(values);
   EXPECT_EQ(h.count, 8);
-  EXPECT_EQ(h.odd, 3U);
+  EXPECT_EQ(h.nonfinite, 3U);
   EXPECT_EQ(h.min, -3.4e38F);
   EXPECT_EQ(std::accumulate(h.counts.begin(), h.counts.end(), 0.0), 8);
   ASSERT_EQ(h.limits.size(), h.counts.size());

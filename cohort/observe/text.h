@@ -1,5 +1,5 @@
 // Text on its way out: into JSON, into HTML, into columns of a terminal. Whatever bytes come in, the result is valid there.
-// Owner: everyone in this room. Threads: pure functions. Failure: none; bytes that are no UTF-8 become U+FFFD.
+// Owner: everyone in this module. Threads: pure functions. Failure: none; bytes that are no UTF-8 become U+FFFD.
 #pragma once
 #include <cstddef>
 #include <string>

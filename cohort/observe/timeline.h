@@ -1,4 +1,4 @@
-// One picture of all ranks: their spans on one clock, as a Chrome trace that ui.perfetto.dev opens.
+// One timeline of all ranks: their spans on one clock, as a Chrome trace that ui.perfetto.dev opens.
 //   pid = rank, tid = stream (a thread, a lane, a GPU stream); times in microseconds from the first event on.
 // Clocks: on one host all ranks read the same monotonic clock, and the offset is 0. Across hosts a rank exchanges a few messages with rank
 // 0 (clock_offset) and gives the result to Trace::set_clock_offset, from where it travels in the rank's file. Threads: pure functions,

@@ -1,4 +1,4 @@
-// Rank files back into values, event by event: a file of a million events never stands in memory as a JSON tree.
+// Rank files back into values, event by event: a file of a million events is never a JSON tree in memory.
 #include <fmt/format.h>
 
 #include <cmath>

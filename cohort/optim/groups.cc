@@ -17,13 +17,13 @@ std::string short_count(std::size_t count) {  // "999", "1.5 k", "25.6 M"
   return unit == 0 ? fmt::format("{}", count) : fmt::format("{:.1f}{}", value, kUnits[unit]);
 }
 
-struct Tally {
+struct GroupCount {
   std::size_t elements = 0, tensors = 0;
   void add(const TensorInfo& tensor) { elements += tensor.numel, ++tensors; }
 };
 
 std::string summary_of(const Assignment& assignment, std::span<const TensorInfo> tensors) {
-  Tally decayed, plain, frozen;
+  GroupCount decayed, plain, frozen;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Group& group = assignment.groups[assignment.of_tensor[i]];
     (group.frozen ? frozen : group.weight_decay > 0 ? decayed : plain).add(tensors[i]);

@@ -1,8 +1,8 @@
-// Which instructions the passes over memory run with. The best that the processor has, unless told otherwise; the bits never depend on it.
+// Which instructions the passes over memory run with. The best that the processor has, unless set otherwise; the bits never depend on it.
 // AVX-512 was tried and left out: on slices in the L2 of an AMD EPYC sgd took 0 to 15 % less time, adam 5 to 50 % more; on larger slices
 // memory is the limit.
 // Owner: the process. Threads: any; use_isa() is for tests and measurements, before others run.
-// To add one: an enumerator, its row in isa.cc, its clones in sweep.h and measure.cc.
+// To add one: an enumerator, its row in isa.cc, its clones in elementwise.h and measure.cc.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/base/registry.h"
@@ -19,6 +20,15 @@ namespace cohort::optim {
 namespace {
 
 constexpr double kMostScale = std::numeric_limits<float>::max(), kLeastScale = std::numeric_limits<float>::min();
+
+// Rule sets that former versions had, each with what takes its place.
+constexpr std::pair<std::string_view, std::string_view> kRemoved[] = {
+    {"megatron", "deepspeed(init=4294967296)"}, {"colossalai", "deepspeed(min=0)"}, {"fairscale", "torch(init=32768)"}};
+
+void refuse_removed(std::string_view name) {
+  for (const auto& [was, now] : kRemoved)
+    if (was == name) throw_failure(Kind::usage, "loss scale '{}' is no rule any more: say {}, or other parameters of it", was, now);
+}
 
 double real_or(const SpecSchema& schema, const SpecValues& values, std::string_view name, double otherwise) {
   for (const SpecParam& p : schema.params())
@@ -70,6 +80,7 @@ ScaleState scale_state_of(std::string_view text) {
 
 LossScale LossScale::parse(std::string_view text) {
   const Spec spec = Spec::parse(text);
+  refuse_removed(spec.name);
   LossScale made;
   made.rule_ = &find_row(scale_rules(), spec.name, "loss scale");
   const ScaleRule& rule = *made.rule_;
@@ -80,14 +91,12 @@ LossScale LossScale::parse(std::string_view text) {
   made.down_ = read("down", 1);
   made.window_ = static_cast<std::int64_t>(read("window", 0));
   made.hysteresis_ = static_cast<std::int64_t>(read("hysteresis", 1));
-  made.tolerance_ = read("tolerance", 0);
   made.min_ = read("min", 0);
-  made.max_ = read("max", 0);
-  made.consecutive_ = rule.may_be_consecutive && values.boolean("consecutive_hysteresis");
+  made.consecutive_ = rule.hysteresis > 0 && values.boolean("consecutive_hysteresis");
   made.spec_ = spelled_out(schema, spec);
   made.state_ = made.fresh(read("init", 1));
-  if (made.state_.scale < made.min_ || (made.max_ > 0 && made.state_.scale > made.max_))
-    throw_failure(Kind::usage, "loss scale '{}': it starts at {}, outside of {} .. {}", text, made.state_.scale, made.min_, made.max_);
+  if (made.state_.scale < made.min_)
+    throw_failure(Kind::usage, "loss scale '{}': it starts at {}, below its smallest, {}", text, made.state_.scale, made.min_);
   return made;
 }
 
@@ -121,25 +130,22 @@ void LossScale::update(bool overflow) {
 }
 
 bool LossScale::falls_now() {
-  if (rule_->has_tolerance) return static_cast<double>(state_.bad) / static_cast<double>(state_.since) >= tolerance_;
   state_.spare = std::max<std::int64_t>(0, state_.spare - 1);
   return state_.spare == 0;
 }
 
 void LossScale::fall() {
-  const double lower = state_.scale * down_;
-  if ((rule_->floor == Floor::fail_at && state_.scale <= min_) || (rule_->floor == Floor::fail_below && lower <= min_))
+  if (state_.scale <= min_)
     throw_failure(Kind::corrupt,
                   "the loss scale cannot fall below {} (now {}, rule {}): gradients overflow at any scale; lower the learning rate, clip "
                   "gradients (engine.clip_norm), or compute in bf16",
                   min_, state_.scale, spec_);
-  state_.scale = std::max({lower, min_, kLeastScale});
+  state_.scale = std::max({state_.scale * down_, min_, kLeastScale});
   state_.since = state_.bad = 0;
 }
 
-// Overflows since the last fall are not forgotten: fairscale's share counts them against the steps since this growth.
 void LossScale::grow() {
-  const double higher = max_ > 0 ? std::min(state_.scale * up_, max_) : state_.scale * up_;
+  const double higher = state_.scale * up_;
   if (higher <= kMostScale) state_.scale = higher;
   state_.good = 0;
   state_.spare = hysteresis_;
@@ -152,7 +158,7 @@ void LossScale::restore(const ScaleState& state, std::string_view saved_by) {
     return;
   }
   double scale = state_.scale;
-  if (window_ > 0 && saved_by != "none") scale = std::max(max_ > 0 ? std::min(state.scale, max_) : state.scale, min_);
+  if (window_ > 0 && saved_by != "none") scale = std::max(state.scale, min_);
   state_ = fresh(scale);
   state_.skipped = state.skipped;
 }

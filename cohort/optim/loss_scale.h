@@ -1,16 +1,15 @@
 // Dynamic loss scale: what a loss is multiplied with before backward, so that small gradients do not vanish in 16 bits, and how it follows
-// overflows. Micikevicius et al. 2017; the rules are those of the frameworks, as rows of a table (scale_rules.cc):
+// overflows. Micikevicius et al. 2017; the rules are those of torch and DeepSpeed, as rows of a table (scale_rules.cc):
 //   LossScale scale = LossScale::parse("torch(init=65536)");
 //   gradients of  loss * scale.value();                      // multiply them with 1 / value() before any use
 //   scale.update(overflow);                                  // once a step: was a gradient inf or nan on any rank?
 // The law of a step, with the row's constants (hysteresis h, window w):
-//   overflow:  good = 0; the scale falls by `down` if the h overflows before a fall are used up (fairscale: if their share of the steps
-//              since the last change reaches `tolerance`); at the floor it stays or fails, as the row says.
+//   overflow:  good = 0; the scale falls by `down` if the h overflows before a fall are used up; one at `min` is a failure.
 //   otherwise: good += 1; when good reaches w the scale grows by `up`, good = 0 and h is full again (deepspeed with
 //              consecutive_hysteresis: h is full again now). deepspeed counts from -1, so its first growth comes one step late.
 // A growth that fp32 could not hold is not made. `none` is a scale of 1 that only counts. Everything that decides is in ScaleState: saved
 // and restored, a run goes on with the same scales. Owner: values. Threads: one. Failure: Kind::usage for a spec; Kind::corrupt from
-// update() where the rule gives up at its floor: the state is as before the step. To add a rule: a row in scale_rules.cc, its law in
+// update() for an overflow at the smallest scale: the state is as before the step. To add a rule: a row in scale_rules.cc, its law in
 // loss_scale_test.cc.
 #pragma once
 #include <cstdint>
@@ -24,7 +23,7 @@ namespace cohort::optim {
 
 struct ScaleRule;  // scale_rule.h
 
-// Eight-byte numbers only: it travels between ranks as it is.
+// Eight-byte numbers only: it travels between ranks as it is. No rule reads `since` and `bad`; saved states have them.
 struct ScaleState {
   double scale = 1;
   std::int64_t good = 0;     // steps without overflow since the last overflow or growth
@@ -60,7 +59,7 @@ class LossScale {
   bool falls_now();
 
   const ScaleRule* rule_ = nullptr;  // a row of the table: lives for ever
-  double up_ = 1, down_ = 1, tolerance_ = 0, min_ = 0, max_ = 0;
+  double up_ = 1, down_ = 1, min_ = 0;
   std::int64_t window_ = 0, hysteresis_ = 1;
   bool consecutive_ = false;
   std::string spec_;

@@ -41,8 +41,7 @@ TEST(LossScale, DefaultsAreTheFrameworks) {
     double init;
     std::int64_t window;  // good steps until the first growth
   };
-  for (const Row& row : {Row{"torch", 65536, 2000}, Row{"deepspeed", 65536, 1001}, Row{"megatron", 4294967296, 1000},
-                         Row{"colossalai", 65536, 1000}, Row{"fairscale", 32768, 2000}}) {
+  for (const Row& row : {Row{"torch", 65536, 2000}, Row{"deepspeed", 65536, 1001}}) {
     const LossScale scale = LossScale::parse(row.spec);
     EXPECT_EQ(scale.value(), row.init) << row.spec;
     EXPECT_EQ(after(scale, row.window - 1), row.init) << row.spec;
@@ -96,31 +95,6 @@ TEST(LossScale, DeepSpeedFailsWhenItOverflowsAtItsFloor) {
   EXPECT_EQ(scale.state(), before);
 }
 
-TEST(LossScale, MegatronGrowsOnTimeRefillsOnGrowthAndClamps) {
-  EXPECT_THAT(scales("megatron(init=8, window=2)", "....x.x.xxxx"), ElementsAre(8, 16, 16, 32, 32, 32, 16, 16, 8, 4, 2, 1));
-  EXPECT_THAT(scales("megatron(init=2, window=2)", "xxxx..xx"), ElementsAre(2, 1, 1, 1, 1, 2, 2, 1));
-  EXPECT_THAT(scales("megatron(init=8, hysteresis=3, min=3)", "xxxxx"), ElementsAre(8, 8, 4, 3, 3));
-}
-
-TEST(LossScale, ColossalIsMegatronWithoutFloorAndWithAnOptionalCeiling) {
-  EXPECT_THAT(scales("colossalai(init=2, window=2)", "xxxxx.."), ElementsAre(2, 1, 0.5, 0.25, 0.125, 0.125, 0.25));
-  EXPECT_THAT(scales("colossalai(init=8, window=1, max=20)", "..."), ElementsAre(16, 20, 20));
-}
-
-// Falls when overflows since the last fall / steps since the last change >= tolerance.
-TEST(LossScale, FairscaleToleratesAShareOfOverflows) {
-  EXPECT_THAT(scales("fairscale(init=8, window=3)", ".x...x"), ElementsAre(8, 4, 4, 4, 8, 4));
-  EXPECT_THAT(scales("fairscale(init=8, tolerance=0.5)", "...x.x"), ElementsAre(8, 8, 8, 8, 8, 8)) << "1/4, 2/6";
-  EXPECT_THAT(scales("fairscale(init=8, tolerance=0.5)", "...xx.xx"), ElementsAre(8, 8, 8, 8, 8, 8, 8, 4)) << "1/4, 2/5, 3/7, 4/8";
-}
-
-TEST(LossScale, FairscaleFailsBeforeItReachesItsFloor) {
-  LossScale scale = LossScale::parse("fairscale(init=8, min=2)");
-  EXPECT_THAT(scales(scale, "x"), ElementsAre(4));
-  EXPECT_EQ(failure_of([&] { scale.update(true); }).kind, Kind::corrupt);
-  EXPECT_EQ(scale.value(), 4);
-}
-
 TEST(LossScale, NoneAndConstantOnlyCount) {
   LossScale none = LossScale::parse("none"), constant = LossScale::parse("constant(init=128)");
   EXPECT_FALSE(none.scales());
@@ -134,10 +108,9 @@ TEST(LossScale, NoneAndConstantOnlyCount) {
 // Saved anywhere in a random story and read back as text, every rule goes on exactly as it would have.
 TEST(LossScale, GoesOnFromItsSavedStateBitForBit) {
   constexpr unsigned kSeed = 11;
-  for (const char* spec : {"torch(init=3.3, up=1.7, down=0.3, window=3)", "deepspeed(window=2, init=1e6)", "megatron(window=3)",
-                           "deepspeed(window=2, init=1e6, consecutive_hysteresis=true)", "colossalai(window=2, max=1e6)",
-                           "fairscale(window=3, tolerance=0.3)", "constant", "none"}) {
-    std::mt19937 dice(kSeed);
+  for (const char* spec : {"torch(init=3.3, up=1.7, down=0.3, window=3)", "deepspeed(window=2, init=1e6)",
+                           "deepspeed(window=2, init=1e6, consecutive_hysteresis=true)", "constant", "none"}) {
+    std::mt19937 random(kSeed);
     LossScale whole = LossScale::parse(spec);
     for (int t = 0; t < 60; ++t) {
       LossScale again = LossScale::parse(spec);
@@ -145,12 +118,12 @@ TEST(LossScale, GoesOnFromItsSavedStateBitForBit) {
       ASSERT_EQ(again.state(), whole.state()) << spec << " seed " << kSeed << " step " << t;
       LossScale copy = whole;
       for (int k = 0; k < 6; ++k) {
-        const bool overflow = dice() % 4 == 0;
+        const bool overflow = random() % 4 == 0;
         again.update(overflow);
         copy.update(overflow);
         ASSERT_EQ(again.state(), copy.state()) << spec << " seed " << kSeed << " step " << t;
       }
-      whole.update(dice() % 4 == 0);
+      whole.update(random() % 4 == 0);
     }
   }
 }
@@ -158,7 +131,7 @@ TEST(LossScale, GoesOnFromItsSavedStateBitForBit) {
 TEST(LossScale, AnotherRuleKeepsTheScaleInsideItsLimitsAndTheCount) {
   LossScale old = LossScale::parse("torch(init=4)");
   scales(old, "xxxx");
-  LossScale next = LossScale::parse("megatron");
+  LossScale next = LossScale::parse("deepspeed");
   next.restore(old.state(), old.spec());
   EXPECT_EQ(next.value(), 1);
   EXPECT_EQ(next.skipped(), 4);
@@ -167,12 +140,21 @@ TEST(LossScale, AnotherRuleKeepsTheScaleInsideItsLimitsAndTheCount) {
   EXPECT_EQ(first.value(), 65536) << "who did not scale has no scale to hand on";
 }
 
+TEST(LossScale, RuleSetsOfFormerVersionsAreRefusedWithWhatTakesTheirPlace) {
+  const auto why = [](const char* spec) { return failure_of([&] { LossScale::parse(spec); }).what; };
+  EXPECT_THAT(why("megatron(window=500)"), HasSubstr("say deepspeed(init=4294967296)"));
+  EXPECT_THAT(why("colossalai"), HasSubstr("say deepspeed(min=0)"));
+  EXPECT_THAT(why("fairscale"), HasSubstr("say torch(init=32768)"));
+  for (const char* now : {"deepspeed(init=4294967296)", "deepspeed(min=0)", "torch(init=32768)"})
+    EXPECT_TRUE(LossScale::parse(now).scales());
+}
+
 TEST(LossScale, WhatCannotBeIsRefusedWithTheReason) {
   const auto why = [](const char* spec) { return failure_of([&] { LossScale::parse(spec); }).what; };
   EXPECT_THAT(why("troch"), HasSubstr("did you mean 'torch'?"));
   EXPECT_THAT(why("torch(hysteresis=2)"), HasSubstr("hysteresis"));
   EXPECT_THAT(why("torch(init=0)"), HasSubstr("init"));
-  EXPECT_THAT(why("megatron(init=0.5)"), HasSubstr("it starts at 0.5"));
+  EXPECT_THAT(why("deepspeed(init=0.5)"), HasSubstr("it starts at 0.5"));
   for (const char* text :
        {"", "scale=0x1p+16", "scale=1 good=0 spare=0 since=0 bad=0 skipped=0", "scale=0x1p+16 good=0 spare=0 since=0 bad=0 skipped=0x",
         "scale=0x0p+0 good=0 spare=0 since=0 bad=0 skipped=0", "good=0x1p+1 scale=0 spare=0 since=0 bad=0 skipped=0"})

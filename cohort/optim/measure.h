@@ -1,5 +1,5 @@
 // Squared norm and finiteness of a gradient in one read at memory speed.
-// Bracket of the sum, the same on every instruction set and for every alignment: squares are taken in double; a block is 256 elements
+// Order of the sum, the same on every instruction set and for every alignment: squares are taken in double; a block is 256 elements
 // from the start of the run; in a block element i joins lane i % 16, lanes fold as a binary tree (8 + 8, 4 + 4, ...), and the sums of
 // blocks are added without rounding (exact_sum.h). So a tensor cut at multiples of 256 and measured piece by piece, in any order and by
 // any number of ranks, gives the bits of the whole.

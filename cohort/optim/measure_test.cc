@@ -24,9 +24,9 @@ Measure of(const std::vector<T>& values, std::size_t from, std::size_t to, Measu
   return before;
 }
 
-// The bracket as measure.h tells it, one addition at a time.
+// The order as measure.h has it, one addition at a time.
 template <class T>
-double told(const std::vector<T>& values) {
+double by_formula(const std::vector<T>& values) {
   ExactSum total;
   for (std::size_t at = 0; at < values.size(); at += 256) {
     double lanes[16] = {};
@@ -45,8 +45,8 @@ TEST(Measure, FollowsItsBracketBitForBitOnEveryInstructionSet) {
     for (const std::size_t count : {0, 1, 5, 15, 16, 17, 31, 32, 33, 255, 256, 257, 12345}) {
       const auto f32 = noise<float>(count);
       const auto f64 = noise<double>(count);
-      EXPECT_EQ(squared_norm(f32.data(), count, Real::f32), told(f32)) << name_of(isa) << " " << count;
-      EXPECT_EQ(squared_norm(f64.data(), count, Real::f64), told(f64)) << name_of(isa) << " " << count;
+      EXPECT_EQ(squared_norm(f32.data(), count, Real::f32), by_formula(f32)) << name_of(isa) << " " << count;
+      EXPECT_EQ(squared_norm(f64.data(), count, Real::f64), by_formula(f64)) << name_of(isa) << " " << count;
     }
   }
 }

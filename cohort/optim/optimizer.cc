@@ -13,7 +13,7 @@ namespace {
 void check(const Optimizer& rule, const Slice& slice, const StepInfo& info) {
   const std::size_t states = rule.state_names().size();
   if (slice.state.size() != states)
-    throw_failure(Kind::usage, "optim: {} keeps {} states per element, the slice brings {}; see state_names()", rule.spec(), states,
+    throw_failure(Kind::usage, "optim: {} has {} states per element, the slice {}; see state_names()", rule.spec(), states,
                   slice.state.size());
   if (info.step < 1) throw_failure(Kind::usage, "optim: step {}; updates are counted from 1", info.step);
   if (!std::isfinite(info.lr) || !std::isfinite(info.grad_scale) || !std::isfinite(slice.lr_scale) || !std::isfinite(slice.weight_decay))

@@ -160,7 +160,7 @@ TEST(Update, RefusesBeforeItWrites) {
   EXPECT_THAT(failure_of([&] { field.update(*rule, {.step = 0, .lr = 0.1}); }).what, HasSubstr("counted from 1"));
   EXPECT_EQ(failure_of([&] { field.update(*rule, {.step = 1, .lr = std::nan("")}); }).kind, Kind::usage);
   EXPECT_EQ(failure_of([&] { field.update(*rule, {.step = 1, .lr = 0.1, .grad_scale = INFINITY}); }).kind, Kind::usage);
-  EXPECT_THAT(failure_of([&] { field.update(*make("sgd"), {.step = 1, .lr = 0.1}); }).what, HasSubstr("keeps 0 states"));
+  EXPECT_THAT(failure_of([&] { field.update(*make("sgd"), {.step = 1, .lr = 0.1}); }).what, HasSubstr("has 0 states"));
   const Slice nowhere{.count = 3};
   EXPECT_THAT(failure_of([&] { make("sgd")->update(nowhere, {.step = 1, .lr = 0.1}); }).what, HasSubstr("null"));
   EXPECT_TRUE(field.same_bits(before));

@@ -13,38 +13,10 @@ using Type = SpecParam::Type;
 constexpr ScaleRule kNone{.name = "none", .about = "the loss as it is"};
 constexpr ScaleRule kConstant{.name = "constant", .about = "one factor throughout", .init = 1024};
 constexpr ScaleRule kTorch{.name = "torch", .about = "torch.amp.GradScaler", .init = 0x1p16, .window = 2000};
-constexpr ScaleRule kDeepSpeed{.name = "deepspeed",
-                               .about = "DeepSpeed's DynamicLossScaler",
-                               .init = 0x1p16,
-                               .window = 1000,
-                               .hysteresis = 2,
-                               .may_be_consecutive = true,
-                               .min = 1,
-                               .floor = Floor::fail_at,
-                               .late = true};
-constexpr ScaleRule kMegatron{.name = "megatron",
-                              .about = "Megatron's DynamicGradScaler",
-                              .init = 0x1p32,
-                              .window = 1000,
-                              .hysteresis = 2,
-                              .min = 1,
-                              .floor = Floor::clamp};
-constexpr ScaleRule kColossal{.name = "colossalai",
-                              .about = "ColossalAI's DynamicGradScaler",
-                              .init = 0x1p16,
-                              .window = 1000,
-                              .hysteresis = 2,
-                              .floor = Floor::clamp,
-                              .has_max = true};
-constexpr ScaleRule kFairscale{.name = "fairscale",
-                               .about = "fairscale's and fairseq's DynamicLossScaler",
-                               .init = 0x1p15,
-                               .window = 2000,
-                               .has_tolerance = true,
-                               .min = 1e-4,
-                               .floor = Floor::fail_below};
+constexpr ScaleRule kDeepSpeed{
+    .name = "deepspeed", .about = "DeepSpeed's DynamicLossScaler", .init = 0x1p16, .window = 1000, .hysteresis = 2, .min = 1, .late = true};
 
-constexpr std::array<const ScaleRule*, 7> kRows{&kNone, &kConstant, &kTorch, &kDeepSpeed, &kMegatron, &kColossal, &kFairscale};
+constexpr std::array<const ScaleRule*, 4> kRows{&kNone, &kConstant, &kTorch, &kDeepSpeed};
 
 constexpr double kSmallest = 1e-30, kLargest = 1e30;  // of anything that multiplies or divides a loss in fp32
 
@@ -70,13 +42,12 @@ SpecSchema scale_schema(const ScaleRule& rule) {
     params.push_back(number("down", "factor of a fall", rule.down, 1e-6, 1));
     params.push_back(count("window", "steps without overflow before it grows", rule.window));
   }
-  if (rule.hysteresis > 0) params.push_back(count("hysteresis", "overflows it takes to fall; full again after a growth", rule.hysteresis));
-  if (rule.may_be_consecutive)
+  if (rule.hysteresis > 0) {
+    params.push_back(count("hysteresis", "overflows it takes to fall; full again after a growth", rule.hysteresis));
     params.push_back({"consecutive_hysteresis", Type::boolean, "full again after every step without overflow", "false"});
-  if (rule.has_tolerance)
-    params.push_back(number("tolerance", "falls when this share of the steps since its last change overflowed", 0, 0, 1));
-  if (rule.floor != Floor::none) params.push_back(number("min", "the smallest scale; 0: none", rule.min, 0, kLargest));
-  if (rule.has_max) params.push_back(number("max", "the largest scale; 0: none", rule.max, 0, kLargest));
+  }
+  if (rule.min > 0)
+    params.push_back(number("min", "the smallest scale, at which an overflow ends the run; 0: none", rule.min, 0, kLargest));
   return {std::string(rule.name), std::string(rule.about), std::move(params)};
 }
 

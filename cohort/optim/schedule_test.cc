@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "cohort/base/failure_of.h"
-#include "cohort/optim/exact.h"
+#include "cohort/optim/exact_math.h"
 
 namespace cohort::optim {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
-#include "cohort/optim/exact.h"
+#include "cohort/optim/exact_math.h"
 #include "cohort/optim/shape.h"
 
 namespace cohort::optim {

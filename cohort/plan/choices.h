@@ -4,7 +4,8 @@
 //   compute   data + forward + backward + norm of the gradient + update, times the ranks that share a core
 //   hidden    communication behind backward (gradients, where a lane has a core) or behind forward (parameters of the next block, stage 3)
 //   exposed   the rest of it, and the vote
-// Threads: pure functions. Failure: none. To add a choice: a Walk for recomputation, a case in bytes_of() and seconds_of() for a stage.
+// Threads: pure functions. Failure: none. To add a choice: a ModelProfile for recomputation, a case in bytes_of() and seconds_of() for a
+// stage.
 #pragma once
 #include <array>
 #include <string>
@@ -12,28 +13,28 @@
 
 #include "cohort/base/ledger.h"
 #include "cohort/plan/links.h"
+#include "cohort/plan/model_profile.h"
 #include "cohort/plan/states.h"
-#include "cohort/plan/walk.h"
 
 namespace cohort::plan {
 
-struct Facts {
+struct PlanInput {
   std::string model;
   std::int64_t batch = 1;  // samples a rank takes at once
   int accumulate = 1;      // times it does so before ranks communicate
-  Recipe recipe = kFp32Adam;
-  std::vector<Walk> walks{};                        // one for each way of recomputing, the first without
-  std::vector<std::vector<std::size_t>> buckets{};  // parameters of a Walk that travel together, in the order they leave
+  StateSizes state_sizes = kFp32Adam;
+  std::vector<ModelProfile> profiles{};             // one for each way of recomputing, the first without
+  std::vector<std::vector<std::size_t>> buckets{};  // parameters of a ModelProfile that share a bucket, in the order they are sent
   double data = 0;                                  // seconds: making one batch
-  double measure = 0, update = 0;                   // seconds: sweeps over the whole model, norm and update
-  int lanes = 0;                                    // threads that carry buckets while backward runs
-  bool buddy = false;                               // each rank keeps and repeats what only the rank before it has (docs/zero.md)
+  double measure = 0, update = 0;                   // seconds: passes over the whole model, norm and update
+  int lanes = 0;                                    // threads that reduce buckets while backward runs
+  bool buddy = false;                               // each rank keeps and updates a copy of what only the rank before it has (docs/zero.md)
   Links links{};
-  double memory = 0;                 // bytes a rank has; 0: nobody said
+  double memory = 0;                 // bytes a rank has; 0: not given
   std::string how{};                 // where the times come from, for people
   std::vector<std::string> notes{};  // what could not be found out
 
-  bool keeps_buddies(int stage) const { return buddy && stage > 0 && links.ranks > 1; }
+  bool has_buddy_copies(int stage) const { return buddy && stage > 0 && links.ranks > 1; }
 };
 
 struct Choice {
@@ -46,18 +47,18 @@ struct Choice {
   double step() const { return compute + exposed; }
 };
 
-// What is on its way at the worst moment: stage 2 gradients of buckets, stage 3 parameters and gradients of blocks.
+// What is in flight at the worst moment: stage 2 gradients of buckets, stage 3 parameters and gradients of blocks.
 struct Traffic {
   double largest_bucket = 0, largest_block = 0;  // bytes
-  int lanes = 0;                                 // each carries a bucket while another one fills
+  int lanes = 0;                                 // each reduces a bucket while another one fills
 };
 // What a rank holds between steps and for longer than an operation: states, master copy, buckets. No activations.
-std::array<double, kMemoryClasses> held_bytes(const Recipe& recipe, int stage, int ranks, double elements, const Traffic& traffic);
+std::array<double, kMemoryClasses> held_bytes(const StateSizes& state_sizes, int stage, int ranks, double elements, const Traffic& traffic);
 
-Choice choice(const Facts& facts, int stage, const Walk& walk);
-std::vector<Choice> choices(const Facts& facts);  // stages 0 to 3 of the first walk, then of the next
+Choice choice(const PlanInput& plan_input, int stage, const ModelProfile& profile);
+std::vector<Choice> choices(const PlanInput& plan_input);  // stages 0 to 3 of the first profile, then of the next
 
-// What the table adds up to: what fits, which of that is fastest and why, what takes least.
-std::string verdict(const Facts& facts, const std::vector<Choice>& all);
+// The conclusion of the table: what fits, which of that is fastest and why, what takes least.
+std::string verdict(const PlanInput& plan_input, const std::vector<Choice>& all);
 
 }  // namespace cohort::plan

@@ -18,18 +18,18 @@ constexpr MemoryClass kShown[] = {MemoryClass::parameters,  MemoryClass::gradien
                                   MemoryClass::activations, MemoryClass::buckets,   MemoryClass::temporaries};
 constexpr double kMiB = 1024.0 * 1024;
 
-double elements(const Walk& walk) {
+double elements(const ModelProfile& profile) {
   double sum = 0;
-  for (const auto& p : walk.parameters) sum += static_cast<double>(p.elements);
+  for (const auto& p : profile.parameters) sum += static_cast<double>(p.elements);
   return sum;
 }
 
-double samples_per_s(const Facts& f, const Choice& c) { return static_cast<double>(f.batch) * f.accumulate * f.links.ranks / c.step(); }
-bool fits(const Facts& f, const Choice& c) { return f.memory <= 0 || c.total() <= f.memory; }
+double samples_per_s(const PlanInput& f, const Choice& c) { return static_cast<double>(f.batch) * f.accumulate * f.links.ranks / c.step(); }
+bool fits(const PlanInput& f, const Choice& c) { return f.memory <= 0 || c.total() <= f.memory; }
 
-std::string title(const Facts& f) {
+std::string title(const PlanInput& f) {
   return fmt::format("{}: {:.4g} M parameters, {:.4g} GFLOP a rank and step; {} rank{} x {} samples{}\n{}; {}\n", f.model,
-                     elements(f.walks[0]) / 1e6, f.walks[0].flops * f.accumulate / 1e9, f.links.ranks, f.links.ranks == 1 ? "" : "s",
+                     elements(f.profiles[0]) / 1e6, f.profiles[0].flops * f.accumulate / 1e9, f.links.ranks, f.links.ranks == 1 ? "" : "s",
                      f.batch, f.accumulate > 1 ? fmt::format(" x {}", f.accumulate) : "", f.how, f.links.text());
 }
 
@@ -40,7 +40,7 @@ ordered_json class_bytes(const std::array<double, kMemoryClasses>& bytes) {
   return out;
 }
 
-ordered_json choice_json(const Facts& f, const Choice& c) {
+ordered_json choice_json(const PlanInput& f, const Choice& c) {
   return {{"model", f.model},
           {"ranks", f.links.ranks},
           {"batch", f.batch},
@@ -60,51 +60,51 @@ std::string off(double predicted, double measured) { return measured > 0 ? fmt::
 
 }  // namespace
 
-std::string plan_text(const Facts& facts, const std::vector<Choice>& all) {
+std::string plan_text(const PlanInput& plan_input, const std::vector<Choice>& all) {
   observe::Table table;
   table.columns = {{"stage"}, {"recompute", "", observe::Align::left}};
   for (const MemoryClass which : kShown) table.columns.push_back({std::string(memory_class_name(which)), "MiB"});
   for (const char* name : {"total", "compute", "exposed", "hidden", "step"})
     table.columns.push_back({name, std::string(name) == "total" ? "MiB" : "ms"});
   table.columns.push_back({"samples/s"});
-  if (facts.memory > 0) table.columns.push_back({"fits", "", observe::Align::left});
+  if (plan_input.memory > 0) table.columns.push_back({"fits", "", observe::Align::left});
   for (const Choice& c : all) {
     std::vector<std::string> row{std::to_string(c.stage), c.recompute};
     for (const MemoryClass which : kShown) row.push_back(observe::cell(c.at(which) / kMiB));
     row.push_back(observe::cell(c.total() / kMiB));
     for (const double seconds : {c.compute, c.exposed, c.hidden, c.step()}) row.push_back(observe::cell(seconds * 1e3));
-    row.push_back(observe::cell(samples_per_s(facts, c)));
-    if (facts.memory > 0) row.emplace_back(fits(facts, c) ? "yes" : "no");
+    row.push_back(observe::cell(samples_per_s(plan_input, c)));
+    if (plan_input.memory > 0) row.emplace_back(fits(plan_input, c) ? "yes" : "no");
     table.add(std::move(row));
   }
-  std::string text = title(facts) + "\n" + observe::table_text(table) + "\n" + verdict(facts, all);
-  for (const auto& note : facts.notes) text += "note: " + note + "\n";
+  std::string text = title(plan_input) + "\n" + observe::table_text(table) + "\n" + verdict(plan_input, all);
+  for (const auto& note : plan_input.notes) text += "note: " + note + "\n";
   return text;
 }
 
-std::string plan_lines(const Facts& facts, const std::vector<Choice>& all) {
+std::string plan_lines(const PlanInput& plan_input, const std::vector<Choice>& all) {
   std::string lines;
-  for (const Choice& c : all) lines += choice_json(facts, c).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  for (const Choice& c : all) lines += choice_json(plan_input, c).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   return lines;
 }
 
-std::string verdict(const Facts& facts, const std::vector<Choice>& all) {
+std::string verdict(const PlanInput& plan_input, const std::vector<Choice>& all) {
   std::vector<const Choice*> able;
   for (const Choice& c : all)
-    if (fits(facts, c)) able.push_back(&c);
+    if (fits(plan_input, c)) able.push_back(&c);
   const auto lighter = [](const Choice* a, const Choice* b) { return a->total() < b->total(); };
   const auto named = [](const Choice& c) { return fmt::format("stage {}, recompute {}", c.stage, c.recompute); };
   if (able.empty()) {
     const Choice& least = *std::min_element(all.begin(), all.end(), [&](const Choice& a, const Choice& b) { return lighter(&a, &b); });
     return fmt::format("nothing fits {}: the least is {} with {}; take a smaller batch (data.batch, data.accumulate) or more ranks\n",
-                       format_bytes(static_cast<std::size_t>(facts.memory)), named(least),
+                       format_bytes(static_cast<std::size_t>(plan_input.memory)), named(least),
                        format_bytes(static_cast<std::size_t>(least.total())));
   }
   const Choice& fastest = **std::min_element(able.begin(), able.end(), [](auto* a, auto* b) { return a->step() < b->step(); });
   const Choice& least = **std::min_element(able.begin(), able.end(), lighter);
   std::string text;
-  if (facts.memory > 0)
-    text += fmt::format("{} of {} fit {}\n", able.size(), all.size(), format_bytes(static_cast<std::size_t>(facts.memory)));
+  if (plan_input.memory > 0)
+    text += fmt::format("{} of {} fit {}\n", able.size(), all.size(), format_bytes(static_cast<std::size_t>(plan_input.memory)));
   text += fmt::format("fastest: {}, {} a step: {:.0f} % of it computes, {} of communication is exposed and {} hidden\n", named(fastest),
                       format_seconds(Seconds(fastest.step())), 100 * fastest.compute / fastest.step(),
                       format_seconds(Seconds(fastest.exposed)), format_seconds(Seconds(fastest.hidden)));
@@ -115,9 +115,9 @@ std::string verdict(const Facts& facts, const std::vector<Choice>& all) {
   return text;
 }
 
-std::string forecast_json(const Facts& facts, const Choice& choice) { return choice_json(facts, choice).dump() + "\n"; }
+std::string forecast_json(const PlanInput& plan_input, const Choice& choice) { return choice_json(plan_input, choice).dump() + "\n"; }
 
-Comparison compare(const std::string& forecast_json, const Happened& happened) {
+Comparison compare(const std::string& forecast_json, const MeasuredStep& measured_step) {
   const auto predicted = ordered_json::parse(forecast_json, nullptr, false);
   if (predicted.is_discarded() || !predicted.contains("bytes") || !predicted.contains("step_s"))
     throw_failure(Kind::corrupt, "'{}' is no forecast of `cohort plan`", printable(forecast_json));
@@ -129,19 +129,19 @@ Comparison compare(const std::string& forecast_json, const Happened& happened) {
   double total = 0, measured_total = 0;
   for (const MemoryClass which : kShown) {
     const double p = predicted["bytes"].value(std::string(memory_class_name(which)), 0.0),
-                 m = happened.bytes[static_cast<std::size_t>(which)];
+                 m = measured_step.bytes[static_cast<std::size_t>(which)];
     total += p;
     measured_total += m;
     if (p > 0 || m > 0) line(std::string(memory_class_name(which)) + ", MiB", p, m, kMiB);
   }
   line("memory of a rank, MiB", total, measured_total, kMiB);
-  line("step, ms", predicted["step_s"], happened.quiet_seconds, 1e-3);
-  json["measured"] = {{"bytes", class_bytes(happened.bytes)},
+  line("step, ms", predicted["step_s"], measured_step.quiet_seconds, 1e-3);
+  json["measured"] = {{"bytes", class_bytes(measured_step.bytes)},
                       {"total_bytes", static_cast<std::int64_t>(measured_total)},
-                      {"step_s", happened.seconds},
-                      {"quiet_step_s", happened.quiet_seconds}};
+                      {"step_s", measured_step.seconds},
+                      {"quiet_step_s", measured_step.quiet_seconds}};
   json["memory_ratio"] = measured_total > 0 ? total / measured_total : 0;
-  json["step_ratio"] = happened.quiet_seconds > 0 ? predicted["step_s"].get<double>() / happened.quiet_seconds : 0;
+  json["step_ratio"] = measured_step.quiet_seconds > 0 ? predicted["step_s"].get<double>() / measured_step.quiet_seconds : 0;
   return {"predicted against measured (a step of the fastest tenth: the machine at its quietest)\n" + observe::table_text(table),
           json.dump(2) + "\n"};
 }

@@ -12,7 +12,7 @@ void check(int stage, int ranks) {
 
 }  // namespace
 
-StateBytes state_bytes(const Recipe& r, int stage, int ranks, double parameters) {
+StateBytes state_bytes(const StateSizes& r, int stage, int ranks, double parameters) {
   check(stage, ranks);
   const auto share = [&](double bytes, int from_stage) { return parameters * bytes / (stage >= from_stage ? ranks : 1); };
   return {.parameters = share(r.parameter, 3),
@@ -21,10 +21,10 @@ StateBytes state_bytes(const Recipe& r, int stage, int ranks, double parameters)
           .master = share(r.master, 1)};
 }
 
-double state_bytes_each(const Recipe& recipe, int stage, int ranks) { return state_bytes(recipe, stage, ranks, 1).total(); }
+double state_bytes_each(const StateSizes& state_sizes, int stage, int ranks) { return state_bytes(state_sizes, stage, ranks, 1).total(); }
 
-double largest_model(const Recipe& recipe, int stage, int ranks, double memory_bytes) {
-  return memory_bytes / state_bytes_each(recipe, stage, ranks);
+double largest_model(const StateSizes& state_sizes, int stage, int ranks, double memory_bytes) {
+  return memory_bytes / state_bytes_each(state_sizes, stage, ranks);
 }
 
 double moved_each(int stage, int ranks) {

@@ -1,15 +1,15 @@
 // What training keeps per parameter, by dtype and ZeRO stage (Rajbhandari et al. 2020, arXiv:1910.02054), N ranks:
 //   stage 0  p + g + o          stage 1  p + g + o/N          stage 2  p + (g + o)/N          stage 3  (p + g + o)/N
 // p, g, o: bytes of the parameter, the gradient, and what the optimizer keeps (its states, and a master copy where parameters have 16
-// bits). Systems differ in what they count, so a recipe names its bytes: one question (T5-3B, 8 GPUs, stage 2) has three published answers.
-// Threads: pure functions. Failure: Kind::usage for a stage that does not exist or less than one rank.
+// bits). Systems differ in what they count, so StateSizes names its bytes: one question (T5-3B, 8 GPUs, stage 2) has three published
+// answers. Threads: pure functions. Failure: Kind::usage for a stage that does not exist or less than one rank.
 #pragma once
 #include <cstdint>
 #include <string_view>
 
 namespace cohort::plan {
 
-struct Recipe {
+struct StateSizes {
   std::string_view name;
   double parameter = 4, gradient = 4, optimizer = 8, master = 0;  // bytes each
   // Megatron and DeepSpeed keep gradients in two types: the one that backward writes and the one that is summed.
@@ -18,11 +18,11 @@ struct Recipe {
   double total() const { return parameter + gradient + kept(); }
 };
 
-inline constexpr Recipe kFp32Adam{"fp32 adam", 4, 4, 8, 0, 0};
-inline constexpr Recipe kMixedAdam{"mixed-precision adam", 2, 2, 8, 4, 0};           // the paper's: K = 4 + 4 + 4 = 12
-inline constexpr Recipe kMegatronFp16{"megatron fp16", 2, 2, 8, 4, 4};               // 20 -> 4 + 16/d
-inline constexpr Recipe kMegatronBf16{"megatron bf16, fp32 gradients", 2, 4, 8, 4};  // 18 -> 6 + 12/d
-inline constexpr Recipe kDeepSpeed{"deepspeed", 2, 2, 8, 4, 4};                      // stage 2: 2 + 18/N, fp16 and fp32 gradients
+inline constexpr StateSizes kFp32Adam{"fp32 adam", 4, 4, 8, 0, 0};
+inline constexpr StateSizes kMixedAdam{"mixed-precision adam", 2, 2, 8, 4, 0};           // the paper's: K = 4 + 4 + 4 = 12
+inline constexpr StateSizes kMegatronFp16{"megatron fp16", 2, 2, 8, 4, 4};               // 20 -> 4 + 16/d
+inline constexpr StateSizes kMegatronBf16{"megatron bf16, fp32 gradients", 2, 4, 8, 4};  // 18 -> 6 + 12/d
+inline constexpr StateSizes kDeepSpeed{"deepspeed", 2, 2, 8, 4, 4};                      // stage 2: 2 + 18/N, fp16 and fp32 gradients
 
 inline constexpr int kStages = 4;  // 0 to 3
 
@@ -31,9 +31,9 @@ struct StateBytes {
   double total() const { return parameters + gradients + optimizer + master; }
 };
 
-double state_bytes_each(const Recipe& recipe, int stage, int ranks);  // per parameter
-StateBytes state_bytes(const Recipe& recipe, int stage, int ranks, double parameters);
-double largest_model(const Recipe& recipe, int stage, int ranks, double memory_bytes);  // parameters whose states fill that memory
+double state_bytes_each(const StateSizes& state_sizes, int stage, int ranks);  // per parameter
+StateBytes state_bytes(const StateSizes& state_sizes, int stage, int ranks, double parameters);
+double largest_model(const StateSizes& state_sizes, int stage, int ranks, double memory_bytes);  // parameters whose states fill that memory
 
 // Elements that leave (and reach) each rank in a step, per parameter: 2 (N-1)/N, with stage 3 another gather, 3 (N-1)/N.
 double moved_each(int stage, int ranks);

@@ -17,10 +17,10 @@ double training_days(double parameters, double tokens, double devices, double fl
   return 8 * tokens * parameters / (devices * flops_each) / kSecondsADay;
 }
 
-double activation_bytes(const TransformerShape& m, Splitting split, Keep keep) {
+double activation_bytes(const TransformerShape& m, ModelParallelism split, SavedActivations keep) {
   const double sbh = m.sequence * m.batch * m.hidden, t = split.tensor_parallel;
-  if (keep == Keep::inputs) return 2 * sbh;
-  const double attention = keep == Keep::all_but_attention ? 0 : 5 * m.heads * m.sequence / m.hidden;
+  if (keep == SavedActivations::inputs) return 2 * sbh;
+  const double attention = keep == SavedActivations::all_but_attention ? 0 : 5 * m.heads * m.sequence / m.hidden;
   if (split.sequence_parallel) return sbh / t * (34 + attention);
   return sbh * (10 + 24 / t + attention / t);
 }

@@ -17,11 +17,11 @@ double transformer_parameters(const TransformerShape& shape);
 double transformer_flops(const TransformerShape& shape, bool recompute);                    // of one step over the batch
 double training_days(double parameters, double tokens, double devices, double flops_each);  // 8 T P / (n X)
 
-struct Splitting {
+struct ModelParallelism {
   double tensor_parallel = 1;      // t
   bool sequence_parallel = false;  // layer norms and dropouts are split over the tensor-parallel ranks too
 };
-enum class Keep { everything, all_but_attention, inputs };                           // recompute: none, selective, full
-double activation_bytes(const TransformerShape& shape, Splitting split, Keep keep);  // one layer, one device
+enum class SavedActivations { everything, all_but_attention, inputs };                                  // recompute: none, selective, full
+double activation_bytes(const TransformerShape& shape, ModelParallelism split, SavedActivations keep);  // one layer, one device
 
 }  // namespace cohort::plan

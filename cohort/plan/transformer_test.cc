@@ -31,31 +31,32 @@ TEST(Transformer, ActivationsOfKorthikantiTable2) {
                          {96, 12288, 1, 2.67, .539, .334, .100, .047},
                          {128, 20480, 1, 3.83, .820, .479, .166, .078},
                          {160, 25600, 1, 4.79, 1.025, .598, .208, .098}};
-  const Splitting alone{}, tp{8, false}, tp_sp{8, true};
+  const ModelParallelism alone{}, tp{8, false}, tp_sp{8, true};
   for (const Known& k : table) {
     const TransformerShape m{.hidden = k.hidden, .heads = k.heads, .sequence = 2048, .batch = k.batch};
-    EXPECT_NEAR(activation_bytes(m, alone, Keep::everything) / kGiB, k.none, 0.005);
-    EXPECT_NEAR(activation_bytes(m, tp, Keep::everything) / kGiB, k.tp, 0.0005);
-    EXPECT_NEAR(activation_bytes(m, tp_sp, Keep::everything) / kGiB, k.tp_sp, 0.0005);
-    EXPECT_NEAR(activation_bytes(m, tp_sp, Keep::all_but_attention) / kGiB, k.selective, 0.0005);
-    EXPECT_NEAR(activation_bytes(m, tp_sp, Keep::inputs) / kGiB, k.full, 0.0005);
+    EXPECT_NEAR(activation_bytes(m, alone, SavedActivations::everything) / kGiB, k.none, 0.005);
+    EXPECT_NEAR(activation_bytes(m, tp, SavedActivations::everything) / kGiB, k.tp, 0.0005);
+    EXPECT_NEAR(activation_bytes(m, tp_sp, SavedActivations::everything) / kGiB, k.tp_sp, 0.0005);
+    EXPECT_NEAR(activation_bytes(m, tp_sp, SavedActivations::all_but_attention) / kGiB, k.selective, 0.0005);
+    EXPECT_NEAR(activation_bytes(m, tp_sp, SavedActivations::inputs) / kGiB, k.full, 0.0005);
   }
 }
 
 TEST(Transformer, ActivationFormulasAgreeWithEachOther) {
   const TransformerShape m{.hidden = 1024, .heads = 16, .sequence = 512, .batch = 2};
   const double sbh = 512.0 * 2 * 1024;
-  EXPECT_DOUBLE_EQ(activation_bytes(m, {}, Keep::everything), sbh * (34 + 5 * 16 * 512 / 1024.0));
-  EXPECT_DOUBLE_EQ(activation_bytes(m, {4, false}, Keep::all_but_attention), sbh * (10 + 24 / 4.0));
-  EXPECT_DOUBLE_EQ(activation_bytes(m, {4, true}, Keep::all_but_attention), 34 * sbh / 4);
-  EXPECT_DOUBLE_EQ(activation_bytes(m, {1, true}, Keep::everything), activation_bytes(m, {1, false}, Keep::everything));
+  EXPECT_DOUBLE_EQ(activation_bytes(m, {}, SavedActivations::everything), sbh * (34 + 5 * 16 * 512 / 1024.0));
+  EXPECT_DOUBLE_EQ(activation_bytes(m, {4, false}, SavedActivations::all_but_attention), sbh * (10 + 24 / 4.0));
+  EXPECT_DOUBLE_EQ(activation_bytes(m, {4, true}, SavedActivations::all_but_attention), 34 * sbh / 4);
+  EXPECT_DOUBLE_EQ(activation_bytes(m, {1, true}, SavedActivations::everything),
+                   activation_bytes(m, {1, false}, SavedActivations::everything));
 }
 
 TEST(Transformer, SelectiveRecomputationSaves70And65Percent) {
   const auto saved = [](double heads, double hidden) {
     const TransformerShape m{.hidden = hidden, .heads = heads, .sequence = 2048};
-    const Splitting tp_sp{8, true};
-    return 1 - activation_bytes(m, tp_sp, Keep::all_but_attention) / activation_bytes(m, tp_sp, Keep::everything);
+    const ModelParallelism tp_sp{8, true};
+    return 1 - activation_bytes(m, tp_sp, SavedActivations::all_but_attention) / activation_bytes(m, tp_sp, SavedActivations::everything);
   };
   EXPECT_NEAR(saved(96, 12288), 0.70, 0.005);
   EXPECT_NEAR(saved(128, 20480), 0.65, 0.005);

@@ -1,5 +1,5 @@
 // How people write the speed of a machine: "100Gbit", "12.5GB", "312T", "3.35TB".
-// Threads: any. Failure: Kind::usage naming the text and what would do.
+// Threads: any. Failure: Kind::usage naming the text and an example.
 #pragma once
 #include <string_view>
 

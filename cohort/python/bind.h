@@ -9,11 +9,11 @@ class module_;
 
 namespace cohort::python {
 
-inline constexpr Seconds kLookUp{0.05};  // how long Control-C may have to wait
+inline constexpr Seconds kSignalPollInterval{0.05};  // how long Control-C may have to wait
 
 void bind_errors(pybind11::module_& m);         // Failure becomes ValueError or HorovodInternalError
-void bind_engine(pybind11::module_& m);         // what cohort.torch stands on
-void bind_elastic(pybind11::module_& m);        // what hvd.elastic stands on
+void bind_runtime(pybind11::module_& m);        // what cohort.torch calls
+void bind_elastic(pybind11::module_& m);        // what hvd.elastic calls
 void bind_process_group(pybind11::module_& m);  // torch.distributed's backend "cohort"
 
 }  // namespace cohort::python

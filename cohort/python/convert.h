@@ -1,5 +1,5 @@
-// Between Python's world and ours: failures to exceptions.
-// Kind::usage is a ValueError; everything else is cohort.exceptions.HorovodInternalError, whose text names the rank it is about.
+// Converts failures to Python exceptions.
+// Kind::usage is a ValueError; everything else is cohort.exceptions.HorovodInternalError, whose text names the rank concerned.
 // Threads: with the GIL.
 #pragma once
 #include "cohort/base/error.h"

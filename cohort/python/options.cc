@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "cohort/base/config.h"
-#include "cohort/collective/calibrated.h"
+#include "cohort/collective/cost/calibration_file.h"
 
 namespace cohort::python {
 

@@ -1,7 +1,7 @@
-// What COHORT_TRANSPORT, COHORT_TIMEOUT, COHORT_ALGORITHM ... say, as cohort::init reads them.
+// The settings of COHORT_TRANSPORT, COHORT_TIMEOUT, COHORT_ALGORITHM ..., as cohort::init reads them.
 // Owner: values. Threads: any. Failure: Kind::usage naming the variable.
 #pragma once
-#include "cohort/train/job.h"
+#include "cohort/job/job.h"
 
 namespace cohort::python {
 

@@ -2,43 +2,43 @@
 
 namespace cohort::queue {
 
-std::optional<Response> Coordinator::hear(Rank from, const Request& request, Clock::time_point now) {
-  keeper_.obeyed(from, request.obeyed);
+std::optional<Response> Coordinator::receive(Rank from, const Request& request, Clock::time_point now) {
+  registry_.acknowledged(from, request.acknowledged);
   for (const Entry& entry : request.entries) {
-    switch (entry.says) {
-      case Entry::Says::known: {
-        const Named& named = keeper_.meaning(entry.id, from);
+    switch (entry.type) {
+      case Entry::Type::known: {
+        const NamedSignature& named = registry_.lookup(entry.id, from);
         negotiator_.submit(from, named.name, named.signature, now);
         break;
       }
-      case Entry::Says::fresh: negotiator_.submit(from, entry.name, entry.signature, now); break;
-      case Entry::Says::join: negotiator_.join(from); break;
-      case Entry::Says::leave: negotiator_.leave(from); break;
+      case Entry::Type::fresh: negotiator_.submit(from, entry.name, entry.signature, now); break;
+      case Entry::Type::join: negotiator_.join(from); break;
+      case Entry::Type::leave: negotiator_.leave(from); break;
     }
   }
-  return look(now);
+  return tick(now);
 }
 
-std::optional<Response> Coordinator::look(Clock::time_point now) {
-  auto verdicts = negotiator_.take(now);
-  if (verdicts.empty()) return std::nullopt;
+std::optional<Response> Coordinator::tick(Clock::time_point now) {
+  auto decisions = negotiator_.take(now);
+  if (decisions.empty()) return std::nullopt;
   Response response{++number_};
-  for (Verdict& verdict : verdicts) {
-    Ruling& ruling = response.rulings.emplace_back();
-    for (const Named& named : verdict.whom) {
-      const bool remember = verdict.does == Verdict::Does::run;
-      ruling.mentions.push_back(remember ? keeper_.mention(named, number_, response.forgotten)
-                                         : Mention{kNoId, named.name, named.signature});
+  for (Decision& decision : decisions) {
+    DecisionMessage& decision_message = response.decisions.emplace_back();
+    for (const NamedSignature& named : decision.affected) {
+      const bool remember = decision.action == Decision::Action::run;
+      decision_message.name_refs.push_back(remember ? registry_.name_ref(named, number_, response.forgotten)
+                                                    : NameRef{kNoId, named.name, named.signature});
     }
-    verdict.whom.clear();
-    ruling.verdict = std::move(verdict);
+    decision.affected.clear();
+    decision_message.decision = std::move(decision);
   }
   return response;
 }
 
-Response Coordinator::farewell(std::string text) {
+Response Coordinator::closing_response(std::string text) {
   Response response{++number_};
-  response.rulings.push_back({.verdict = {.does = Verdict::Does::closed, .kind = Kind::aborted, .text = std::move(text)}});
+  response.decisions.push_back({.decision = {.action = Decision::Action::closed, .kind = Kind::aborted, .text = std::move(text)}});
   return response;
 }
 

@@ -15,76 +15,76 @@ using testing::SizeIs;
 
 constexpr Clock::time_point kStart{};
 
-Signature reduce_of(std::int64_t count) { return {.verb = Verb::all_reduce, .parts = {{Dtype::f32, Device::cpu, {count}}}}; }
-Entry fresh(const std::string& name) { return {.says = Entry::Says::fresh, .name = name, .signature = reduce_of(4)}; }
-Entry known(NameId id) { return {.says = Entry::Says::known, .id = id}; }
+Signature reduce_of(std::int64_t count) { return {.collective = Collective::all_reduce, .parts = {{Dtype::f32, Device::cpu, {count}}}}; }
+Entry fresh(const std::string& name) { return {.type = Entry::Type::fresh, .name = name, .signature = reduce_of(4)}; }
+Entry known(NameId id) { return {.type = Entry::Type::known, .id = id}; }
 
-TEST(Coordinator, AnswersOnlyWhenThereIsSomethingToDo) {
+TEST(Coordinator, RespondsOnlyWhenThereIsSomethingToDo) {
   Coordinator coordinator(2, {}, 16);
-  EXPECT_EQ(coordinator.hear(Rank{0}, {0, {fresh("a")}}, kStart), std::nullopt);
-  const auto response = coordinator.hear(Rank{1}, {0, {fresh("a")}}, kStart);
+  EXPECT_EQ(coordinator.receive(Rank{0}, {0, {fresh("a")}}, kStart), std::nullopt);
+  const auto response = coordinator.receive(Rank{1}, {0, {fresh("a")}}, kStart);
   ASSERT_TRUE(response);
   EXPECT_EQ(response->number, 1u);
-  ASSERT_THAT(response->rulings, SizeIs(1));
-  ASSERT_THAT(response->rulings[0].mentions, SizeIs(1));
-  EXPECT_EQ(response->rulings[0].mentions[0].id, 1u);
-  EXPECT_EQ(response->rulings[0].mentions[0].name, "a");
+  ASSERT_THAT(response->decisions, SizeIs(1));
+  ASSERT_THAT(response->decisions[0].name_refs, SizeIs(1));
+  EXPECT_EQ(response->decisions[0].name_refs[0].id, 1u);
+  EXPECT_EQ(response->decisions[0].name_refs[0].name, "a");
 }
 
-TEST(Coordinator, ANameThatRanTravelsAsItsIdBothWays) {
+TEST(Coordinator, ANameThatRanIsSentAsItsIdBothWays) {
   Coordinator coordinator(2, {}, 16);
-  for (int r = 0; r < 2; ++r) coordinator.hear(Rank{r}, {0, {fresh("a")}}, kStart);
-  coordinator.hear(Rank{0}, {1, {known(1)}}, kStart);
-  const auto response = coordinator.hear(Rank{1}, {1, {known(1)}}, kStart);
+  for (int r = 0; r < 2; ++r) coordinator.receive(Rank{r}, {0, {fresh("a")}}, kStart);
+  coordinator.receive(Rank{0}, {1, {known(1)}}, kStart);
+  const auto response = coordinator.receive(Rank{1}, {1, {known(1)}}, kStart);
   ASSERT_TRUE(response);
-  const Mention& mention = response->rulings[0].mentions[0];
-  EXPECT_EQ(mention.id, 1u);
-  EXPECT_EQ(mention.name, "");
+  const NameRef& name_ref = response->decisions[0].name_refs[0];
+  EXPECT_EQ(name_ref.id, 1u);
+  EXPECT_EQ(name_ref.name, "");
   EXPECT_LE(encode(*response).size(), 64u);
   EXPECT_LE(encode(Request{1, {known(1)}}).size(), 24u);
 }
 
-TEST(Coordinator, AnIdNobodyWasGivenIsCorrupt) {
+TEST(Coordinator, AnIdThatWasNotAssignedIsCorrupt) {
   Coordinator coordinator(2, {}, 16);
-  EXPECT_THROW(coordinator.hear(Rank{1}, {0, {known(7)}}, kStart), Failure);
+  EXPECT_THROW(coordinator.receive(Rank{1}, {0, {known(7)}}, kStart), Failure);
 }
 
-TEST(NameKeeper, ForgetsTheLeastRecentlyRunAndUnderstandsItUntilAllRanksObeyed) {
-  NameKeeper keeper(2, 2);
+TEST(NameRegistry, EvictsTheLeastRecentlyRunAndResolvesItUntilAllRanksAcknowledged) {
+  NameRegistry registry(2, 2);
   std::vector<NameId> forgotten;
-  const NameId a = keeper.mention({"a", reduce_of(4)}, 1, forgotten).id;
-  const NameId b = keeper.mention({"b", reduce_of(4)}, 2, forgotten).id;
-  keeper.mention({"a", reduce_of(4)}, 3, forgotten);
+  const NameId a = registry.name_ref({"a", reduce_of(4)}, 1, forgotten).id;
+  const NameId b = registry.name_ref({"b", reduce_of(4)}, 2, forgotten).id;
+  registry.name_ref({"a", reduce_of(4)}, 3, forgotten);
   EXPECT_THAT(forgotten, IsEmpty());
-  keeper.mention({"c", reduce_of(4)}, 4, forgotten);
+  registry.name_ref({"c", reduce_of(4)}, 4, forgotten);
   EXPECT_THAT(forgotten, testing::ElementsAre(b));
-  keeper.obeyed(Rank{0}, 4);
-  EXPECT_EQ(keeper.meaning(b, Rank{1}).name, "b") << "rank 1 may have sent it before it heard";
-  keeper.obeyed(Rank{1}, 4);
-  EXPECT_THROW(keeper.meaning(b, Rank{1}), Failure);
-  EXPECT_EQ(keeper.meaning(a, Rank{1}).name, "a");
+  registry.acknowledged(Rank{0}, 4);
+  EXPECT_EQ(registry.lookup(b, Rank{1}).name, "b") << "rank 1 may have sent it before it got the response";
+  registry.acknowledged(Rank{1}, 4);
+  EXPECT_THROW(registry.lookup(b, Rank{1}), Failure);
+  EXPECT_EQ(registry.lookup(a, Rank{1}).name, "a");
 }
 
-TEST(NameKeeper, AChangedSignatureGetsANewId) {
-  NameKeeper keeper(1, 8);
+TEST(NameRegistry, AChangedSignatureGetsANewId) {
+  NameRegistry registry(1, 8);
   std::vector<NameId> forgotten;
-  const NameId old = keeper.mention({"a", reduce_of(4)}, 1, forgotten).id;
-  const Mention mention = keeper.mention({"a", reduce_of(5)}, 2, forgotten);
-  EXPECT_NE(mention.id, old);
-  EXPECT_EQ(mention.name, "a");
+  const NameId old = registry.name_ref({"a", reduce_of(4)}, 1, forgotten).id;
+  const NameRef name_ref = registry.name_ref({"a", reduce_of(5)}, 2, forgotten);
+  EXPECT_NE(name_ref.id, old);
+  EXPECT_EQ(name_ref.name, "a");
   EXPECT_THAT(forgotten, testing::ElementsAre(old));
 }
 
-TEST(NameKeeper, NoCapacityMeansNamesInFull) {
-  NameKeeper keeper(1, 0);
+TEST(NameRegistry, NoCapacityMeansNamesInFull) {
+  NameRegistry registry(1, 0);
   std::vector<NameId> forgotten;
-  for (std::uint64_t i = 1; i < 4; ++i) EXPECT_EQ(keeper.mention({"a", reduce_of(4)}, i, forgotten).id, kNoId);
+  for (std::uint64_t i = 1; i < 4; ++i) EXPECT_EQ(registry.name_ref({"a", reduce_of(4)}, i, forgotten).id, kNoId);
 }
 
-// A rank as the lane is one, without its thread: drafts requests from what it knows, learns from responses.
+// A rank as the progress engine is one, without its thread: drafts requests from what it knows, learns from responses.
 struct Follower {
-  Names names;
-  std::uint64_t obeyed = 0;
+  NameCache names;
+  std::uint64_t acknowledged = 0;
   std::vector<std::string> ran;
   std::set<std::string> in_flight;
 
@@ -92,21 +92,22 @@ struct Follower {
     in_flight.insert(name);
     const NameId id = names.find(name, signature);
     if (id != kNoId) return known(id);
-    return {.says = Entry::Says::fresh, .name = name, .signature = signature};
+    return {.type = Entry::Type::fresh, .name = name, .signature = signature};
   }
 
-  void obey(const Response& response) {
-    for (const Ruling& ruling : response.rulings) {
-      for (const Mention& mention : ruling.mentions) {
-        auto named = mention.name.empty() ? names.at(mention.id) : std::make_shared<const Named>(Named{mention.name, mention.signature});
-        ASSERT_TRUE(named) << "id " << mention.id << " unknown";
-        if (mention.id != kNoId && !mention.name.empty()) names.learn(mention.id, named);
+  void apply(const Response& response) {
+    for (const DecisionMessage& decision_message : response.decisions) {
+      for (const NameRef& name_ref : decision_message.name_refs) {
+        auto named = name_ref.name.empty() ? names.at(name_ref.id)
+                                           : std::make_shared<const NamedSignature>(NamedSignature{name_ref.name, name_ref.signature});
+        ASSERT_TRUE(named) << "id " << name_ref.id << " unknown";
+        if (name_ref.id != kNoId && !name_ref.name.empty()) names.learn(name_ref.id, named);
         ASSERT_EQ(in_flight.erase(named->name), 1u);
         ran.push_back(named->name);
       }
     }
     for (const NameId id : response.forgotten) names.forget(id);
-    obeyed = response.number;
+    acknowledged = response.number;
   }
 };
 
@@ -134,7 +135,7 @@ void converse(unsigned seed, int ranks, std::size_t capacity) {
     Follower& follower = followers[r];
     const auto action = random() % 3;
     if (action == 0 && !to_submit[r].empty() && !follower.in_flight.contains(to_submit[r].back())) {
-      Request request{follower.obeyed, {}};
+      Request request{follower.acknowledged, {}};
       for (auto burst = random() % 4 + 1; burst > 0 && !to_submit[r].empty() && !follower.in_flight.contains(to_submit[r].back());
            --burst) {
         request.entries.push_back(follower.submit(to_submit[r].back(), reduce_of(static_cast<std::int64_t>(to_submit[r].back().size()))));
@@ -142,12 +143,12 @@ void converse(unsigned seed, int ranks, std::size_t capacity) {
       }
       requests[r].push_back(encode(request));
     } else if (action == 1 && !requests[r].empty()) {
-      const auto response = coordinator.hear(Rank{static_cast<int>(r)}, decode_request(requests[r].front()), kStart);
+      const auto response = coordinator.receive(Rank{static_cast<int>(r)}, decode_request(requests[r].front()), kStart);
       requests[r].pop_front();
       if (response)
         for (auto& inbox : responses) inbox.push_back(encode(*response));
     } else if (action == 2 && !responses[r].empty()) {
-      follower.obey(decode_response(responses[r].front()));
+      follower.apply(decode_response(responses[r].front()));
       responses[r].pop_front();
     }
     ASSERT_LE(follower.names.size(), capacity);

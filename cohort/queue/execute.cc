@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "cohort/collective/adasum.h"
+#include "cohort/collective/operations/adasum.h"
 #include "cohort/queue/fusion.h"
 
 namespace cohort::queue {
@@ -15,7 +15,7 @@ using Counts = std::vector<std::size_t>;
 
 collective::Call call_of(const Operation& o) { return {.name = o.name, .prescale = o.prescale, .postscale = o.postscale}; }
 
-collective::Call call_of(const Member& first) {
+collective::Call call_of(const UnitMember& first) {
   return {.name = first.name, .prescale = first.signature->prescale, .postscale = first.signature->postscale};
 }
 
@@ -27,7 +27,7 @@ std::size_t sum(const Counts& counts) { return std::accumulate(counts.begin(), c
 
 Counts even(std::size_t count, std::size_t ranks) { return Counts(ranks, count / ranks); }
 
-// Sizes travel as i64, whatever size_t is.
+// Sizes are sent as i64, whatever size_t is.
 Piece piece_of(std::vector<std::int64_t>& sizes) { return collective::piece(std::span(sizes)); }
 
 Piece allocate(const Operation& operation, std::size_t part, std::size_t count) {
@@ -35,19 +35,19 @@ Piece allocate(const Operation& operation, std::size_t part, std::size_t count) 
   try {
     return {operation.allocate(part, count), count, like.dtype, like.device};
   } catch (const std::exception& e) {
-    throw_failure(Kind::system, "no memory for the {} elements that {} '{}' receives: {}", count, name_of(operation.verb), operation.name,
-                  e.what());
+    throw_failure(Kind::system, "no memory for the {} elements that {} '{}' receives: {}", count, name_of(operation.collective),
+                  operation.name, e.what());
   }
 }
 
 }  // namespace
 
 Result Executor::run(Operation& operation) {
-  switch (operation.verb) {
-    case Verb::all_reduce: all_reduce(operation); return {};
-    case Verb::all_gather: return all_gather(operation);
-    case Verb::all_to_all: return all_to_all(operation);
-    case Verb::barrier: comm_.barrier(call_of(operation)); return {};
+  switch (operation.collective) {
+    case Collective::all_reduce: all_reduce(operation); return {};
+    case Collective::all_gather: return all_gather(operation);
+    case Collective::all_to_all: return all_to_all(operation);
+    case Collective::barrier: comm_.barrier(call_of(operation)); return {};
     default:
       for (const Part& part : operation.parts) run_part(operation, part);
       return {};
@@ -55,15 +55,15 @@ Result Executor::run(Operation& operation) {
 }
 
 void Executor::run_part(const Operation& o, const Part& part) {
-  switch (o.verb) {
-    case Verb::broadcast:
+  switch (o.collective) {
+    case Collective::broadcast:
       if (part.out.data != nullptr && o.root == comm_.rank()) copy(part.in, part.out);
       return comm_.broadcast(target(part), o.root, call_of(o));
-    case Verb::reduce_scatter: return comm_.reduce_scatter(part.in, part.out, o.op, call_of(o), part.counts);
-    case Verb::reduce: return comm_.reduce(part.in, part.out, o.op, o.root, call_of(o));
-    case Verb::gather: return comm_.gather(part.in, part.out, o.root, call_of(o), part.counts);
-    case Verb::scatter: return comm_.scatter(part.in, part.out, o.root, call_of(o), part.counts);
-    default: throw_failure(Kind::bug, "{} is not a verb of one part", name_of(o.verb));
+    case Collective::reduce_scatter: return comm_.reduce_scatter(part.in, part.out, o.op, call_of(o), part.counts);
+    case Collective::reduce: return comm_.reduce(part.in, part.out, o.op, o.root, call_of(o));
+    case Collective::gather: return comm_.gather(part.in, part.out, o.root, call_of(o), part.counts);
+    case Collective::scatter: return comm_.scatter(part.in, part.out, o.root, call_of(o), part.counts);
+    default: throw_failure(Kind::bug, "{} is not a collective of one part", name_of(o.collective));
   }
 }
 
@@ -77,7 +77,7 @@ void Executor::all_reduce(Operation& o) {
   }
   const Signature signature = signature_of(o);
   if (o.parts.size() > 1 && fusible(signature) && queue::bytes_of(signature) <= kPackBytes) {
-    const Member member{&o, &signature, o.name};
+    const UnitMember member{&o, &signature, o.name};
     return run_packed(std::span(&member, 1));
   }
   std::vector<Piece> pieces;
@@ -89,21 +89,21 @@ void Executor::all_reduce(Operation& o) {
   comm_.all_reduce(pieces, o.op, call_of(o));
 }
 
-void Executor::run_unit(std::span<const Member> members) {
+void Executor::run_unit(std::span<const UnitMember> members) {
   std::size_t bytes = 0;
-  for (const Member& member : members) bytes += queue::bytes_of(*member.signature);
+  for (const UnitMember& member : members) bytes += queue::bytes_of(*member.signature);
   bytes <= kPackBytes ? run_packed(members) : run_in_place(members);
 }
 
-void Executor::run_packed(std::span<const Member> members) {
+void Executor::run_packed(std::span<const UnitMember> members) {
   const Signature& like = *members.front().signature;
   std::size_t count = 0;
-  for (const Member& member : members) {
+  for (const UnitMember& member : members) {
     for (const PartSignature& part : member.signature->parts) count += part.count();
   }
   const Piece all = buffer(count, like.parts.front().dtype);
   std::size_t at = 0;
-  for (const Member& member : members) {
+  for (const UnitMember& member : members) {
     for (std::size_t i = 0; i < member.signature->parts.size(); ++i) {
       const Piece slot = all.part(at, member.signature->parts[i].count());
       at += slot.count;
@@ -115,7 +115,7 @@ void Executor::run_packed(std::span<const Member> members) {
   }
   comm_.all_reduce(all, like.op, call_of(members.front()));
   at = 0;
-  for (const Member& member : members) {
+  for (const UnitMember& member : members) {
     for (std::size_t i = 0; i < member.signature->parts.size(); ++i) {
       const Piece slot = all.part(at, member.signature->parts[i].count());
       at += slot.count;
@@ -124,13 +124,13 @@ void Executor::run_packed(std::span<const Member> members) {
   }
 }
 
-void Executor::run_in_place(std::span<const Member> members) {
+void Executor::run_in_place(std::span<const UnitMember> members) {
   std::size_t missing = 0;
-  for (const Member& member : members) missing += member.operation == nullptr ? queue::bytes_of(*member.signature) : 0;
+  for (const UnitMember& member : members) missing += member.operation == nullptr ? queue::bytes_of(*member.signature) : 0;
   const collective::Region zeros = missing == 0 ? collective::Region{} : comm_.allocate(round_up(missing, kPageBytes));
   std::byte* next = static_cast<std::byte*>(zeros.data());
   std::vector<Piece> pieces;
-  for (const Member& member : members) {
+  for (const UnitMember& member : members) {
     for (std::size_t i = 0; i < member.signature->parts.size(); ++i) {
       const PartSignature& part = member.signature->parts[i];
       if (member.operation == nullptr) {
@@ -146,7 +146,7 @@ void Executor::run_in_place(std::span<const Member> members) {
 }
 
 void Executor::run_zeros(const Signature& signature, std::string name) {
-  Operation o{.verb = signature.verb, .name = std::move(name), .op = signature.op};
+  Operation o{.collective = signature.collective, .name = std::move(name), .op = signature.op};
   o.prescale = signature.prescale;
   o.postscale = signature.postscale;
   const collective::Region zeros = comm_.allocate(round_up(queue::bytes_of(signature) + 1, kPageBytes));
@@ -168,7 +168,7 @@ Piece Executor::buffer(std::size_t count, Dtype dtype) {
   return {region_.data(), count, dtype};
 }
 
-// Without `allocate` the blocks are known. With it, one small gather tells how much each rank brings to each part.
+// Without `allocate` the blocks are known. With it, one small gather tells how much each rank sends for each part.
 Result Executor::all_gather(Operation& o) {
   const auto ranks = static_cast<std::size_t>(comm_.size());
   const std::size_t parts = o.parts.size();

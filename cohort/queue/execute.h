@@ -1,12 +1,12 @@
-// From agreed operations to verbs of a communicator. Blocking, straight-line code; the lane calls it.
-// Failure: the communicator's own. A verb's Kind::usage leaves everything usable; an allocator that throws is Kind::system, which the
-// lane treats as final (the peers are already waiting for this rank's bytes).
+// From agreed operations to collectives of a communicator. Blocking; the driver of the progress engine calls it.
+// Failure: the communicator's own. A collective's Kind::usage leaves everything usable; an allocator that throws is Kind::system, which the
+// progress engine treats as final (the peers are already waiting for this rank's bytes).
 #pragma once
 #include <span>
 
 #include "cohort/collective/communicator.h"
 #include "cohort/queue/signature.h"
-#include "cohort/queue/ticket.h"
+#include "cohort/queue/submission.h"
 
 namespace cohort::queue {
 
@@ -14,8 +14,8 @@ namespace cohort::queue {
 inline constexpr std::size_t kPackBytes = 1_MiB;
 
 // One member of a unit: the operation as this rank submitted it, or, when this rank has joined, only its signature.
-struct Member {
-  Operation* operation = nullptr;  // nullptr: this rank gives zeros
+struct UnitMember {
+  Operation* operation = nullptr;  // nullptr: this rank contributes zeros
   const Signature* signature = nullptr;
   std::string_view name{};
 };
@@ -25,15 +25,15 @@ class Executor {
   explicit Executor(collective::Communicator& communicator) : comm_(communicator) {}
 
   Result run(Operation& operation);                              // a small group of all-reduces is packed
-  void run_zeros(const Signature& signature, std::string name);  // this rank's part in an all-reduce it has joined past
-  void run_unit(std::span<const Member> members);                // all-reduces that are one unit, as one reduction
+  void run_zeros(const Signature& signature, std::string name);  // this rank's part in an all-reduce after its join()
+  void run_unit(std::span<const UnitMember> members);            // all-reduces that are one unit, as one reduction
 
  private:
   Result all_gather(Operation& operation);
   Result all_to_all(Operation& operation);
   void all_reduce(Operation& operation);
-  void run_packed(std::span<const Member> members);  // one buffer
-  void run_in_place(std::span<const Member> members);
+  void run_packed(std::span<const UnitMember> members);  // one buffer
+  void run_in_place(std::span<const UnitMember> members);
   void run_part(const Operation& operation, const Part& part);
   Piece buffer(std::size_t count, Dtype dtype);
 

@@ -12,11 +12,11 @@ using testing::Each;
 
 // Two all-reduces as one unit on three ranks, of which the last has joined: it gives zeros.
 void reduce_as_one_unit(std::size_t first_count, std::size_t second_count) {
-  auto meshes = net::loopback_meshes(3);
+  auto links = net::loopback_world(3);
   std::vector<std::thread> threads;
   for (int r = 0; r < 3; ++r) {
     threads.emplace_back([&, r] {
-      const auto comm = collective::open(std::shared_ptr<net::Mesh>(std::move(meshes[static_cast<std::size_t>(r)])), test_options());
+      const auto comm = collective::open(std::shared_ptr<net::PeerLinks>(std::move(links[static_cast<std::size_t>(r)])), test_options());
       Executor executor(*comm);
       std::vector<float> first(first_count, 1.0f), second(second_count, 2.0f), result(second_count);
       Operation one = all_reduce_of(first, "one"), two = all_reduce_of(second, "two");
@@ -24,7 +24,7 @@ void reduce_as_one_unit(std::size_t first_count, std::size_t second_count) {
       for (Operation* const o : {&one, &two}) o->parts.front().shape = {static_cast<std::int64_t>(o->parts.front().in.count)};
       const Signature signatures[] = {signature_of(one), signature_of(two)};
       const bool joined = r == 2;
-      const Member members[] = {{joined ? nullptr : &one, &signatures[0], "one"}, {joined ? nullptr : &two, &signatures[1], "two"}};
+      const UnitMember members[] = {{joined ? nullptr : &one, &signatures[0], "one"}, {joined ? nullptr : &two, &signatures[1], "two"}};
       executor.run_unit(members);
       EXPECT_THAT(first, Each(joined ? 1.0f : 2.0f));
       EXPECT_THAT(second, Each(2.0f));

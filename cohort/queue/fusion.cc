@@ -5,7 +5,7 @@
 namespace cohort::queue {
 
 bool fusible(const Signature& signature) {
-  if (signature.verb != Verb::all_reduce || signature.adasum || signature.parts.empty()) return false;
+  if (signature.collective != Collective::all_reduce || signature.adasum || signature.parts.empty()) return false;
   return std::all_of(signature.parts.begin(), signature.parts.end(),
                      [&](const PartSignature& part) { return part.device == Device::cpu && part.dtype == signature.parts.front().dtype; });
 }

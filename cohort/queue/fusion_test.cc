@@ -8,7 +8,7 @@ namespace {
 using Units = std::vector<std::vector<std::size_t>>;
 
 Signature reduce_of(std::int64_t count, Dtype dtype = Dtype::f32) {
-  return {.verb = Verb::all_reduce, .parts = {{dtype, Device::cpu, {count}}}};
+  return {.collective = Collective::all_reduce, .parts = {{dtype, Device::cpu, {count}}}};
 }
 
 Units plan(const std::vector<Signature>& ready, std::size_t most) {
@@ -42,7 +42,7 @@ TEST(Fusion, GroupsOfOneTypeJoinAndMixedOrForeignOnesStayAlone) {
   group.parts.push_back(group.parts[0]);
   mixed.parts.push_back({Dtype::f64, Device::cpu, {4}});
   gpu.parts[0].device = Device::cuda;
-  gather.verb = Verb::all_gather;
+  gather.collective = Collective::all_gather;
   EXPECT_EQ(plan({reduce_of(4), mixed, gpu, gather, group}, 1000), (Units{{0, 4}, {1}, {2}, {3}}));
 }
 

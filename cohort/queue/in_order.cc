@@ -1,52 +1,52 @@
-// The in-order lane: a list, worked off from the front. Ranks submit alike, so nothing needs to be said before the verbs.
+// The in-order progress engine: a list, run from the front. Ranks submit alike, so nothing needs to be sent before the collectives.
 #include <deque>
 
 #include "cohort/base/trace.h"
-#include "cohort/queue/lane.h"
+#include "cohort/queue/progress_engine.h"
 
 namespace cohort::queue {
 
 namespace {
 
-class InOrderLane final : public Lane {
+class InOrderProgress final : public ProgressEngine {
  public:
-  using Lane::Lane;
+  using ProgressEngine::ProgressEngine;
 
  private:
-  void accept(const std::shared_ptr<Ticket>& ticket) override { list_.push_back(ticket); }
-  void accept_join(const std::shared_ptr<Ticket>&) override {}  // refused before it gets here
+  void accept(const std::shared_ptr<Submission>& submission) override { list_.push_back(submission); }
+  void accept_join(const std::shared_ptr<Submission>&) override {}  // refused before it gets here
 
-  bool knock() override { return false; }  // who works never sleeps here, only inside verbs
+  bool wake_driver() override { return false; }  // the driver never sleeps here, only inside collectives
   bool listens() const override { return false; }
 
-  void work(const Shift& shift) override {
+  void work(const DriveLimits& limits) override {
     bool busy = false;
-    while (!shift_over(shift, busy)) {
-      const auto ticket = next();
-      const Span span{name_of(ticket->operation.verb), ticket->name};
-      tell({Event::What::started, ticket->name, ticket->operation.verb});
+    while (!driving_over(limits, busy)) {
+      const auto submission = next();
+      const Span span{name_of(submission->operation.collective), submission->name};
+      emit({Event::What::started, submission->name, submission->operation.collective});
       Result result;
-      auto error = attempt([&] { result = executor_.run(ticket->operation); });
-      land(ticket, std::move(result), std::move(error));
+      auto error = attempt([&] { result = executor_.run(submission->operation); });
+      complete(submission, std::move(result), std::move(error));
     }
   }
 
-  std::shared_ptr<Ticket> next() {
+  std::shared_ptr<Submission> next() {
     std::lock_guard lock(mutex_);
     if (failure_) throw Failure{*failure_};
-    if (list_.empty()) throw_failure(Kind::bug, "the list is empty and {} operations are in flight", flights_.count());
-    auto ticket = std::move(list_.front());
+    if (list_.empty()) throw_failure(Kind::bug, "the list is empty and {} operations are in flight", operations_.count());
+    auto submission = std::move(list_.front());
     list_.pop_front();
-    return ticket;
+    return submission;
   }
 
-  std::deque<std::shared_ptr<Ticket>> list_;  // guarded by mutex_
+  std::deque<std::shared_ptr<Submission>> list_;  // guarded by mutex_
 };
 
 }  // namespace
 
-std::unique_ptr<Lane> in_order_lane(std::unique_ptr<collective::Communicator> communicator, QueueOptions options) {
-  return std::make_unique<InOrderLane>(std::move(communicator), std::move(options));
+std::unique_ptr<ProgressEngine> in_order_progress(std::unique_ptr<collective::Communicator> communicator, QueueOptions options) {
+  return std::make_unique<InOrderProgress>(std::move(communicator), std::move(options));
 }
 
 }  // namespace cohort::queue

@@ -3,13 +3,13 @@
 #include <bit>
 #include <limits>
 
-#include "cohort/net/little.h"
+#include "cohort/net/frame/little_endian.h"
 
 namespace cohort::queue {
 
 namespace {
 
-class Writer : public net::LittleWriter {
+class Writer : public net::ByteWriter {
  public:
   void real(double value) { number(std::bit_cast<std::uint64_t>(value)); }
   void rank(Rank rank) { number(static_cast<std::uint32_t>(rank.value)); }
@@ -23,12 +23,12 @@ class Writer : public net::LittleWriter {
   }
 };
 
-class Reader : public net::LittleReader {
+class Reader : public net::ByteReader {
  public:
-  explicit Reader(ConstBytes bytes) : LittleReader(bytes, "a queue message") {}
+  explicit Reader(ConstBytes bytes) : ByteReader(bytes, "a queue message") {}
   double real() { return std::bit_cast<double>(number<std::uint64_t>()); }
   Rank rank() { return Rank{static_cast<std::int32_t>(number<std::uint32_t>())}; }
-  // A list's length; each item takes at least `least` bytes, so a lie is found before memory is taken.
+  // A list's length; each item takes at least `least` bytes, so a wrong length is found before memory is allocated.
   std::size_t length(std::size_t least) {
     const std::size_t n = number<std::uint32_t>();
     if (n * least > left()) throw_failure(Kind::corrupt, "a queue message announces {} items but has {} bytes left", n, left());
@@ -51,7 +51,7 @@ std::uint8_t byte_of(Enum value) {
 constexpr std::uint8_t kSizesAsked = 1, kAdasum = 2;  // flags of a signature
 
 void put(Writer& out, const Signature& s) {
-  out.number(byte_of(s.verb));
+  out.number(byte_of(s.collective));
   out.number(byte_of(s.op));
   out.rank(s.root);
   out.real(s.prescale);
@@ -68,7 +68,7 @@ void put(Writer& out, const Signature& s) {
 
 Signature get_signature(Reader& in) {
   Signature s;
-  s.verb = in.word(Verb::recv, "verb");
+  s.collective = in.word(Collective::recv, "collective");
   s.op = in.word(Op::product, "op");
   s.root = in.rank();
   s.prescale = in.real();
@@ -87,28 +87,28 @@ Signature get_signature(Reader& in) {
   return s;
 }
 
-void put(Writer& out, const Mention& mention) {
-  out.number(mention.id);
-  out.text(mention.name);
-  if (!mention.name.empty()) put(out, mention.signature);
+void put(Writer& out, const NameRef& name_ref) {
+  out.number(name_ref.id);
+  out.text(name_ref.name);
+  if (!name_ref.name.empty()) put(out, name_ref.signature);
 }
 
-Mention get_mention(Reader& in) {
-  Mention mention{in.number<NameId>(), in.text()};
-  if (!mention.name.empty()) mention.signature = get_signature(in);
-  return mention;
+NameRef get_name_ref(Reader& in) {
+  NameRef name_ref{in.number<NameId>(), in.text()};
+  if (!name_ref.name.empty()) name_ref.signature = get_signature(in);
+  return name_ref;
 }
 
 }  // namespace
 
 std::vector<std::byte> encode(const Request& request) {
   Writer out;
-  out.number(request.obeyed);
+  out.number(request.acknowledged);
   out.length(request.entries.size());
   for (const Entry& entry : request.entries) {
-    out.number(byte_of(entry.says));
-    if (entry.says == Entry::Says::known) out.number(entry.id);
-    if (entry.says != Entry::Says::fresh) continue;
+    out.number(byte_of(entry.type));
+    if (entry.type == Entry::Type::known) out.number(entry.id);
+    if (entry.type != Entry::Type::fresh) continue;
     out.text(entry.name);
     put(out, entry.signature);
   }
@@ -120,9 +120,9 @@ Request decode_request(ConstBytes bytes) {
   Request request{in.number<std::uint64_t>()};
   request.entries.resize(in.length(1));
   for (Entry& entry : request.entries) {
-    entry.says = in.word(Entry::Says::leave, "entry");
-    if (entry.says == Entry::Says::known) entry.id = in.number<NameId>();
-    if (entry.says != Entry::Says::fresh) continue;
+    entry.type = in.word(Entry::Type::leave, "entry");
+    if (entry.type == Entry::Type::known) entry.id = in.number<NameId>();
+    if (entry.type != Entry::Type::fresh) continue;
     entry.name = in.text();
     entry.signature = get_signature(in);
   }
@@ -135,14 +135,14 @@ std::vector<std::byte> encode(const Response& response) {
   out.number(response.number);
   out.length(response.forgotten.size());
   for (const NameId id : response.forgotten) out.number(id);
-  out.length(response.rulings.size());
-  for (const Ruling& ruling : response.rulings) {
-    out.number(byte_of(ruling.verdict.does));
-    out.number(byte_of(ruling.verdict.kind));
-    out.rank(ruling.verdict.rank);
-    out.text(ruling.verdict.text);
-    out.length(ruling.mentions.size());
-    for (const Mention& mention : ruling.mentions) put(out, mention);
+  out.length(response.decisions.size());
+  for (const DecisionMessage& decision_message : response.decisions) {
+    out.number(byte_of(decision_message.decision.action));
+    out.number(byte_of(decision_message.decision.kind));
+    out.rank(decision_message.decision.rank);
+    out.text(decision_message.decision.text);
+    out.length(decision_message.name_refs.size());
+    for (const NameRef& name_ref : decision_message.name_refs) put(out, name_ref);
   }
   return out.take();
 }
@@ -152,14 +152,14 @@ Response decode_response(ConstBytes bytes) {
   Response response{in.number<std::uint64_t>()};
   response.forgotten.resize(in.length(4));
   for (NameId& id : response.forgotten) id = in.number<NameId>();
-  response.rulings.resize(in.length(14));
-  for (Ruling& ruling : response.rulings) {
-    ruling.verdict.does = in.word(Verdict::Does::closed, "verdict");
-    ruling.verdict.kind = in.word(Kind::bug, "kind");
-    ruling.verdict.rank = in.rank();
-    ruling.verdict.text = in.text();
-    ruling.mentions.resize(in.length(8));
-    for (Mention& mention : ruling.mentions) mention = get_mention(in);
+  response.decisions.resize(in.length(14));
+  for (DecisionMessage& decision_message : response.decisions) {
+    decision_message.decision.action = in.word(Decision::Action::closed, "action");
+    decision_message.decision.kind = in.word(Kind::bug, "kind");
+    decision_message.decision.rank = in.rank();
+    decision_message.decision.text = in.text();
+    decision_message.name_refs.resize(in.length(8));
+    for (NameRef& name_ref : decision_message.name_refs) name_ref = get_name_ref(in);
   }
   in.end();
   return response;

@@ -8,7 +8,7 @@ namespace cohort::queue {
 namespace {
 
 Signature sample() {
-  return {.verb = Verb::all_gather,
+  return {.collective = Collective::all_gather,
           .op = Op::max,
           .root = Rank{3},
           .prescale = 0.5,
@@ -20,41 +20,41 @@ Signature sample() {
 
 Request a_request() {
   return {77,
-          {{.says = Entry::Says::known, .id = 9},
-           {.says = Entry::Says::fresh, .name = "grad \xc3\xbc", .signature = sample()},
-           {.says = Entry::Says::join},
-           {.says = Entry::Says::leave}}};
+          {{.type = Entry::Type::known, .id = 9},
+           {.type = Entry::Type::fresh, .name = "grad \xc3\xbc", .signature = sample()},
+           {.type = Entry::Type::join},
+           {.type = Entry::Type::leave}}};
 }
 
 Response a_response() {
   Response response{78, {4, 5}, {}};
-  response.rulings.push_back(
-      {.verdict = {.does = Verdict::Does::run}, .mentions = {{.id = 9}, {10, "b", sample()}, {kNoId, "c", sample()}}});
-  response.rulings.push_back(
-      {.verdict = {.does = Verdict::Does::refuse, .kind = Kind::usage, .text = "no"}, .mentions = {{kNoId, "d", {}}}});
-  response.rulings.push_back({.verdict = {.does = Verdict::Does::joined, .rank = Rank{2}}});
+  response.decisions.push_back(
+      {.decision = {.action = Decision::Action::run}, .name_refs = {{.id = 9}, {10, "b", sample()}, {kNoId, "c", sample()}}});
+  response.decisions.push_back(
+      {.decision = {.action = Decision::Action::refuse, .kind = Kind::usage, .text = "no"}, .name_refs = {{kNoId, "d", {}}}});
+  response.decisions.push_back({.decision = {.action = Decision::Action::joined, .rank = Rank{2}}});
   return response;
 }
 
-TEST(Message, RequestsSurviveTheWire) {
+TEST(Message, RequestsSurviveEncodingAndDecoding) {
   const Request there = decode_request(encode(a_request()));
-  EXPECT_EQ(there.obeyed, 77u);
+  EXPECT_EQ(there.acknowledged, 77u);
   ASSERT_EQ(there.entries.size(), 4u);
   EXPECT_EQ(there.entries[0].id, 9u);
   EXPECT_EQ(there.entries[1].name, "grad \xc3\xbc");
   EXPECT_EQ(there.entries[1].signature, sample());
-  EXPECT_EQ(there.entries[3].says, Entry::Says::leave);
+  EXPECT_EQ(there.entries[3].type, Entry::Type::leave);
 }
 
-TEST(Message, ResponsesSurviveTheWire) {
+TEST(Message, ResponsesSurviveEncodingAndDecoding) {
   const Response there = decode_response(encode(a_response()));
   EXPECT_EQ(there.number, 78u);
   EXPECT_EQ(there.forgotten, (std::vector<NameId>{4, 5}));
-  ASSERT_EQ(there.rulings.size(), 3u);
-  EXPECT_EQ(there.rulings[0].mentions[1].name, "b");
-  EXPECT_EQ(there.rulings[0].mentions[2].signature, sample());
-  EXPECT_EQ(there.rulings[1].verdict.text, "no");
-  EXPECT_EQ(there.rulings[2].verdict.rank, Rank{2});
+  ASSERT_EQ(there.decisions.size(), 3u);
+  EXPECT_EQ(there.decisions[0].name_refs[1].name, "b");
+  EXPECT_EQ(there.decisions[0].name_refs[2].signature, sample());
+  EXPECT_EQ(there.decisions[1].decision.text, "no");
+  EXPECT_EQ(there.decisions[2].decision.rank, Rank{2});
 }
 
 template <class Decode>

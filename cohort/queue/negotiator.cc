@@ -11,7 +11,7 @@ namespace cohort::queue {
 
 namespace {
 
-using Does = Verdict::Does;
+using Action = Decision::Action;
 
 std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
@@ -19,8 +19,8 @@ std::string ranks_text(const std::vector<int>& ranks) {
 
 // Why an operation cannot run while some ranks have joined; empty when it can.
 std::string_view objection_to_join(const Signature& signature) {
-  if (signature.verb == Verb::barrier) return {};
-  if (signature.verb != Verb::all_reduce) return "it needs data from every rank";
+  if (signature.collective == Collective::barrier) return {};
+  if (signature.collective != Collective::all_reduce) return "it needs data from every rank";
   if (signature.adasum) return "Adasum has no place for the zeros of a joined rank";
   if (signature.op != Op::sum && signature.op != Op::average) return "the zeros of a joined rank would change its result";
   return {};
@@ -50,7 +50,7 @@ void Negotiator::submit(Rank from, const std::string& name, const Signature& sig
   pending.has[rank] = true;
   ++pending.count;
   if (pending.problem.empty() && pending.first != from) {
-    pending.problem = mismatch(name, called(pending.first.value), pending.signature, called(from.value), signature).value_or("");
+    pending.problem = mismatch(name, label_of(pending.first.value), pending.signature, label_of(from.value), signature).value_or("");
   }
   if (!settle(pending)) return;
   pending_.erase(known->second);
@@ -67,7 +67,7 @@ void Negotiator::join(Rank from) {
   if (joined_count_ < ranks_) return;
   joined_.assign(joined_.size(), false);
   joined_count_ = 0;
-  settled_.push_back({.does = Does::joined, .rank = from});
+  settled_.push_back({.action = Action::joined, .rank = from});
 }
 
 void Negotiator::leave(Rank from) {
@@ -78,33 +78,35 @@ void Negotiator::leave(Rank from) {
   settle_all();
 }
 
-std::vector<Verdict> Negotiator::take(Clock::time_point now) {
-  look_for_stalls(now);
-  std::vector<Verdict> verdicts;
+std::vector<Decision> Negotiator::take(Clock::time_point now) {
+  check_stalls(now);
+  std::vector<Decision> decisions;
   std::vector<const Signature*> signatures;
-  for (const Named& named : ready_) signatures.push_back(&named.signature);
+  for (const NamedSignature& named : ready_) signatures.push_back(&named.signature);
   for (const auto& unit : fusion_plan(signatures, rules_.fusion_bytes)) {
-    Verdict& verdict = verdicts.emplace_back(Verdict{.does = Does::run});
-    for (const std::size_t i : unit) verdict.whom.push_back(std::move(ready_[i]));
+    Decision& decision = decisions.emplace_back(Decision{.action = Action::run});
+    for (const std::size_t i : unit) decision.affected.push_back(std::move(ready_[i]));
   }
   ready_.clear();
-  std::move(settled_.begin(), settled_.end(), std::back_inserter(verdicts));
+  std::move(settled_.begin(), settled_.end(), std::back_inserter(decisions));
   settled_.clear();
-  return verdicts;
+  return decisions;
 }
 
-std::optional<Clock::time_point> Negotiator::next_look() const {
+std::optional<Clock::time_point> Negotiator::next_tick() const {
   std::optional<Clock::time_point> next;
   if (pending_.empty()) return next;
   if (rules_.shutdown_after > Seconds{0}) next = later(pending_.begin()->second.since, rules_.shutdown_after);
   if (rules_.warn_after <= Seconds{0}) return next;
-  const auto calm = std::find_if(pending_.begin(), pending_.end(), [](const auto& row) { return !row.second.warned; });
-  if (calm == pending_.end()) return next;
-  const auto warning = later(calm->second.since, rules_.warn_after);
+  const auto unwarned = std::find_if(pending_.begin(), pending_.end(), [](const auto& row) { return !row.second.warned; });
+  if (unwarned == pending_.end()) return next;
+  const auto warning = later(unwarned->second.since, rules_.warn_after);
   return next ? std::min(*next, warning) : warning;
 }
 
-Rank Negotiator::called(int rank) const { return rules_.spoken.empty() ? Rank{rank} : rules_.spoken[static_cast<std::size_t>(rank)]; }
+Rank Negotiator::label_of(int rank) const {
+  return rules_.rank_labels.empty() ? Rank{rank} : rules_.rank_labels[static_cast<std::size_t>(rank)];
+}
 
 bool Negotiator::covered(const Pending& pending) const {
   if (pending.count == ranks_) return true;
@@ -125,7 +127,8 @@ bool Negotiator::settle(Pending& pending) {
     if (left_count_ == 0) return false;
     for (const int r : missing(pending)) {
       if (!left_[static_cast<std::size_t>(r)]) continue;
-      refuse(pending, Kind::aborted, fmt::format("rank {} has shut its queue down without submitting '{}'", called(r).value, pending.name));
+      refuse(pending, Kind::aborted,
+             fmt::format("rank {} has shut its queue down without submitting '{}'", label_of(r).value, pending.name));
       return true;
     }
     return false;
@@ -136,11 +139,11 @@ bool Negotiator::settle(Pending& pending) {
   } else if (!why_not.empty()) {
     std::vector<int> absent;
     for (int r = 0; r < ranks_; ++r) {
-      if (!pending.has[static_cast<std::size_t>(r)]) absent.push_back(called(r).value);
+      if (!pending.has[static_cast<std::size_t>(r)]) absent.push_back(label_of(r).value);
     }
     refuse(pending, Kind::usage,
            fmt::format("{} is not supported with join: {} joined before '{}', and {}; submit it on every rank before any joins",
-                       spoken(pending.signature.verb), ranks_text(absent), pending.name, why_not));
+                       horovod_name(pending.signature.collective), ranks_text(absent), pending.name, why_not));
   } else {
     ready_.push_back({pending.name, pending.signature});
   }
@@ -159,27 +162,27 @@ void Negotiator::settle_all() {
 }
 
 void Negotiator::refuse(const Pending& pending, Kind kind, std::string text) {
-  settled_.push_back({.does = Does::refuse, .whom = {{pending.name}}, .kind = kind, .text = std::move(text)});
+  settled_.push_back({.action = Action::refuse, .affected = {{pending.name}}, .kind = kind, .text = std::move(text)});
 }
 
-void Negotiator::look_for_stalls(Clock::time_point now) {
+void Negotiator::check_stalls(Clock::time_point now) {
   if (pending_.empty()) return;
   const auto oldest = pending_.begin()->second.since;
   if (rules_.shutdown_after > Seconds{0} && now >= later(oldest, rules_.shutdown_after)) {
     settled_.push_back(
-        {.does = Does::closed, .kind = Kind::timeout, .text = stall_report(now, rules_.shutdown_after) + "\nThe queue shuts down."});
+        {.action = Action::closed, .kind = Kind::timeout, .text = stall_report(now, rules_.shutdown_after) + "\nThe queue shuts down."});
     pending_.clear();
     by_name_.clear();
     return;
   }
   if (rules_.warn_after <= Seconds{0}) return;
-  Verdict stalled{.does = Does::stalled};
+  Decision stalled{.action = Action::stalled};
   for (auto& [age, pending] : pending_) {
     if (now < later(pending.since, rules_.warn_after)) break;
-    if (!pending.warned) stalled.whom.push_back({pending.name});
+    if (!pending.warned) stalled.affected.push_back({pending.name});
     pending.warned = true;
   }
-  if (stalled.whom.empty()) return;
+  if (stalled.affected.empty()) return;
   stalled.text = stall_report(now, rules_.warn_after);
   settled_.push_back(std::move(stalled));
 }
@@ -188,7 +191,7 @@ std::string Negotiator::stall_report(Clock::time_point now, Seconds after) const
   std::map<int, std::vector<std::string>> waiting_for;
   for (const auto& [age, pending] : pending_) {
     if (now < later(pending.since, after)) break;
-    for (const int r : missing(pending)) waiting_for[called(r).value].push_back(pending.name);
+    for (const int r : missing(pending)) waiting_for[label_of(r).value].push_back(pending.name);
   }
   std::string text = fmt::format(
       "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks "
@@ -198,7 +201,7 @@ std::string Negotiator::stall_report(Clock::time_point now, Seconds after) const
   text += "\nLast submitted:";
   for (int r = 0; r < ranks_; ++r) {
     const std::string& last = last_[static_cast<std::size_t>(r)];
-    text += fmt::format("\n{}: {}", called(r).value, last.empty() ? "nothing yet" : last);
+    text += fmt::format("\n{}: {}", label_of(r).value, last.empty() ? "nothing yet" : last);
   }
   return text;
 }

@@ -17,38 +17,40 @@ struct Inspection {
   template <class... Args>
   void require(bool holds, fmt::format_string<Args...> format, Args&&... args) const {
     if (holds) return;
-    throw_failure(Kind::usage, "{} '{}' on rank {}: {}", name_of(operation.verb), operation.name, me.value,
+    throw_failure(Kind::usage, "{} '{}' on rank {}: {}", name_of(operation.collective), operation.name, me.value,
                   fmt::format(format, std::forward<Args>(args)...));
   }
 
-  bool verb_is(std::initializer_list<Verb> verbs) const {
-    for (const Verb verb : verbs) {
-      if (operation.verb == verb) return true;
+  bool collective_is(std::initializer_list<Collective> collectives) const {
+    for (const Collective collective : collectives) {
+      if (operation.collective == collective) return true;
     }
     return false;
   }
 
   void whole() const {
-    using enum Verb;
-    require(!verb_is({split, send, recv}), "this verb is not asynchronous; call the communicator");
-    if (verb_is({barrier})) return require(operation.parts.empty(), "a barrier carries no data");
+    using enum Collective;
+    require(!collective_is({split, send, recv}), "this collective is not asynchronous; call the communicator");
+    if (collective_is({barrier})) return require(operation.parts.empty(), "a barrier carries no data");
     require(!operation.parts.empty(), "an operation needs at least one part");
-    if (verb_is({broadcast, reduce, gather, scatter})) {
+    if (collective_is({broadcast, reduce, gather, scatter})) {
       require(operation.root.value >= 0 && operation.root.value < static_cast<int>(ranks), "root rank {} is not one of the {} ranks",
               operation.root.value, ranks);
     }
     require(std::isfinite(operation.prescale) && std::isfinite(operation.postscale), "scales must be finite, not {} and {}",
             operation.prescale, operation.postscale);
-    if (!verb_is({all_reduce, reduce_scatter, reduce})) {
+    if (!collective_is({all_reduce, reduce_scatter, reduce})) {
       require(operation.prescale == 1.0 && operation.postscale == 1.0, "only reductions scale; leave prescale and postscale at 1");
     }
-    require(!operation.adasum || (verb_is({all_reduce}) && operation.op == Op::sum), "Adasum is a way to all_reduce, in place of an op");
-    require(!operation.allocate || verb_is({all_gather, all_to_all}), "only all_gather and all_to_all ask for memory; give out pieces");
+    require(!operation.adasum || (collective_is({all_reduce}) && operation.op == Op::sum),
+            "Adasum is a way to all_reduce, in place of an op");
+    require(!operation.allocate || collective_is({all_gather, all_to_all}),
+            "only all_gather and all_to_all ask for memory; give out pieces");
   }
 
   void shape(const Part& part) const {
     if (part.shape.empty()) return;
-    const Piece& piece = operation.verb == Verb::scatter ? part.out : part.in;
+    const Piece& piece = operation.collective == Collective::scatter ? part.out : part.in;
     std::size_t count = 1;
     for (const auto length : part.shape) {
       require(length >= 0, "shape {} has a negative length", shape_text(part.shape));
@@ -74,17 +76,17 @@ struct Inspection {
   }
 
   void part(const Part& p) const {
-    using enum Verb;
+    using enum Collective;
     const bool root = operation.root == me;
     const bool in_place = p.out.data == nullptr;
     shape(p);
-    if (verb_is({all_reduce, reduce_scatter, reduce})) {
+    if (collective_is({all_reduce, reduce_scatter, reduce})) {
       require(reducible(p.in.dtype, operation.op), "{} cannot be reduced by {}", name_of(p.in.dtype), name_of(operation.op));
       require(!operation.adasum || p.in.dtype <= Dtype::f64, "Adasum combines real numbers, not {}", name_of(p.in.dtype));
     }
     if (!in_place)
       require(p.in.dtype == p.out.dtype || p.in.data == nullptr, "in is {} and out is {}", name_of(p.in.dtype), name_of(p.out.dtype));
-    switch (operation.verb) {
+    switch (operation.collective) {
       case all_reduce:
       case broadcast:
         require(in_place || p.in.count == p.out.count, "in has {} elements, out has {}", p.in.count, p.out.count);

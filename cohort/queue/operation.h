@@ -1,7 +1,7 @@
-// An Operation is one asynchronous verb: what to do, under which name, on which memory. A group (several parts) is one unit.
+// An Operation is one asynchronous collective: what to do, under which name, on which memory. A group (several parts) is one unit.
 // Owner: the caller until submit(), then the queue until the handle is done. Threads: values, any.
-// Failure: check() throws Kind::usage for what is wrong here, before any peer hears of it.
-// To add a verb: its rows in check() and in execute.cc.
+// Failure: check() throws Kind::usage for what is wrong here, before anything is sent to a peer.
+// To add a collective: its rows in check() and in execute.cc.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,37 +14,38 @@
 
 namespace cohort::queue {
 
+using collective::Collective;
 using collective::Device;
 using collective::Dtype;
 using collective::Op;
 using collective::Piece;
-using collective::Verb;
 
-// One piece of memory of an operation. The memory stays borrowed until the handle is done, whoever dropped it (see Operation::keep).
+// One piece of memory of an operation. The memory stays borrowed until the handle is done, even when the handle is dropped (see
+// Operation::keep).
 struct Part {
   Piece in;
   Piece out{.data = nullptr};              // all_reduce and broadcast: no data means in place
   std::vector<std::int64_t> shape{};       // what mismatches are reported in; empty: [count]
-  std::vector<std::size_t> counts{};       // elements per rank: blocks of the gathering and scattering verbs, what all_to_all sends
+  std::vector<std::size_t> counts{};       // elements per rank: blocks of the gathering and scattering collectives, what all_to_all sends
   std::vector<std::size_t> recv_counts{};  // all_to_all: what comes from each rank, where that is known
 };
 
 struct Operation {
-  Verb verb = Verb::barrier;
-  std::string name{};  // unique among the operations in flight on this queue; empty: "<verb>.<n>", counted on each rank
+  Collective collective = Collective::barrier;
+  std::string name{};  // unique among the operations in flight on this queue; empty: "<collective>.<n>", counted on each rank
   std::vector<Part> parts{};
   Op op = Op::sum;
   Rank root{};
   bool adasum = false;  // all_reduce by Adasum (collective/adasum.h) instead of op, which stays sum; each part by itself
   double prescale = 1.0;
   double postscale = 1.0;
-  // all_gather and all_to_all whose received sizes only the peers know: called on the lane once per part, gives memory for `count`
-  // elements. It must not call back into the queue.
+  // all_gather and all_to_all whose received sizes only the peers know: called on the progress thread once per part, gives memory for
+  // `count` elements. It must not call back into the queue.
   std::function<void*(std::size_t part, std::size_t count)> allocate{};
-  std::shared_ptr<void> keep{};  // let go of on the lane thread when the operation is done: what owns the memory above
+  std::shared_ptr<void> keep{};  // owner of the memory above; released on the progress thread when the operation is done
 };
 
-// What an operation tells beside the bytes it wrote.
+// What an operation returns beside the bytes it wrote.
 struct Result {
   std::vector<std::vector<std::size_t>> counts{};  // per part: elements that came from each rank (all_gather, all_to_all)
   Rank last_joined{};                              // of join()

@@ -1,12 +1,12 @@
-// Asynchronous verbs: submit now, wait or poll later. What overlap in training and the Python package stand on.
-// Two modes. in_order: every rank submits the same operations in the same order; nothing is said about them but the verbs themselves.
-// negotiated: ranks may submit in any order under names; rank 0 says what runs next (see negotiator.h).
-// Owner: the caller; it takes the communicator, whose own verbs are no longer for anyone else. One thread, the lane, per queue.
+// Asynchronous collectives: submit now, wait or poll later. Overlap in training and the Python package are built on it.
+// Two modes. in_order: every rank submits the same operations in the same order; no messages but those of the collectives are sent.
+// negotiated: ranks may submit in any order under names; rank 0 decides what runs next (see negotiator.h).
+// Owner: the caller; it takes the communicator, which nothing else may use any more. One progress thread per queue.
 // Threads: any, for every method; an operation never completes inside submit().
 // Failure: an operation's own (mismatch, cannot be joined) is thrown by its wait() and leaves the queue usable; anything worse (a lost
-// peer, an abort, a timeout inside a verb) is final: every operation in flight and every later call fails with that root cause.
-// Destruction waits `drain` for what can still finish, then gives up on the rest; handles stay valid and tell the outcome.
-// To add a verb: operation.cc and execute.cc. To add a mode: a Lane.
+// peer, an abort, a timeout inside a collective) is final: every operation in flight and every later call fails with that root cause.
+// Destruction waits `drain` for what can still finish, then aborts the rest; handles stay valid and give the outcome.
+// To add a collective: operation.cc and execute.cc. To add a mode: a ProgressEngine.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@
 
 #include "cohort/collective/communicator.h"
 #include "cohort/queue/operation.h"
-#include "cohort/queue/ticket.h"
+#include "cohort/queue/submission.h"
 
 namespace cohort::queue {
 
@@ -22,28 +22,28 @@ enum class Mode : std::uint8_t { in_order, negotiated };
 
 // One moment in the life of an operation on this rank, for timelines. The names are borrowed until the call returns.
 struct Event {
-  enum class What : std::uint8_t { submitted, started, landed, cycle };  // cycle: rank 0 has spoken; no name
+  enum class What : std::uint8_t { submitted, started, completed, cycle };  // cycle: a response of rank 0 has come; no name
   What what = What::cycle;
   std::string_view name{};
-  Verb verb = Verb::barrier;
+  Collective collective = Collective::barrier;
 };
 
 // fusion_bytes, cache_names and the stall times matter on rank 0, which decides for all.
 struct QueueOptions {
   Mode mode = Mode::in_order;
   std::size_t fusion_bytes = 64_MiB;  // most bytes in one fused all-reduce; 0: no fusion
-  std::size_t cache_names = 1024;     // names that travel as ids
+  std::size_t cache_names = 1024;     // names that are sent as ids
   Seconds warn_after{5};              // a name some ranks have not submitted is reported after this; 0: never
   Seconds shutdown_after{0};          // and ends the queue on every rank after this; 0: never
   Seconds name_window{0.005};         // an unobserved outcome keeps its name this long
   Seconds drain{2};                   // how long destruction waits for what is in flight
-  std::vector<Rank> spoken{};         // what the ranks are called in reports and refusals (a process set: their numbers in the world)
+  std::vector<Rank> rank_labels{};    // the ranks' numbers in reports and errors (a process set: those in the world)
   // What happens to operations, as it happens, on any thread. It must not throw, nor call the queue.
-  std::function<void(const Event&)> watch{};
-  std::function<void(const std::string&)> report{};  // stall reports, on rank 0's lane; empty: the log
+  std::function<void(const Event&)> on_event{};
+  std::function<void(const std::string&)> report{};  // stall reports, on rank 0's progress thread; empty: the log
 };
 
-class Lane;
+class ProgressEngine;
 
 class Queue {
  public:
@@ -57,18 +57,18 @@ class Queue {
 
   Handle submit(Operation operation);  // Kind::usage at once: a bad argument, a name in flight
   // This rank has no more data for now: it gives zeros to the sums and averages of the others until all ranks have joined.
-  // Negotiated queues only. The result tells who joined last.
+  // Negotiated queues only. The result has the rank that joined last.
   Handle join();
   bool poll(const Handle& handle) const;
   // The outcome, as often as asked. Kind::timeout when the deadline passes first: the operation goes on.
   Result wait(const Handle& handle, Deadline deadline = {}) const;
-  // For callers that must look up now and then (signals): works for the operation as wait() without a deadline does, until it is done or
-  // `look_up` has passed; a verb under way is finished first. Says whether it is done; the outcome is wait()'s to tell.
-  bool help(const Handle& handle, Deadline look_up) const;
+  // For callers that must return now and then (to check signals): makes progress on the operation as wait() without a deadline does, until
+  // it is done or `return_by` has passed; a running collective is finished first. Returns whether it is done; wait() gives the outcome.
+  bool help(const Handle& handle, Deadline return_by) const;
   void abort(const Error& error) noexcept;
 
  private:
-  std::unique_ptr<Lane> lane_;
+  std::unique_ptr<ProgressEngine> progress_;
 };
 
 }  // namespace cohort::queue

@@ -1,4 +1,4 @@
-// What goes wrong, who hears of it, and what still works afterwards.
+// What goes wrong, which ranks get the error, and what still works afterwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ void expect_usable(Queue& queue) {
 struct Mismatch {
   const char* label;
   const char* text;
-  std::function<void(Operation&)> spoil;  // on rank 1 only
+  std::function<void(Operation&)> alter;  // on rank 1 only
 };
 
 class Mismatches : public testing::TestWithParam<Mismatch> {};
@@ -39,7 +39,7 @@ TEST_P(Mismatches, AreErrorsOnEveryRankThatNameBothSidesAndLeaveTheQueueUsable) 
     std::vector<float> data(8, 1.0f);
     Operation o = all_reduce_of(data, "x");
     o.root = Rank{0};
-    if (queue.rank() == Rank{1}) GetParam().spoil(o);
+    if (queue.rank() == Rank{1}) GetParam().alter(o);
     const auto error = failure_of([&] { queue.wait(queue.submit(std::move(o)), Deadline::in(2s * slowdown())); });
     EXPECT_EQ(error.kind, Kind::usage) << error.what;
     EXPECT_THAT(error.what, AllOf(HasSubstr(GetParam().text), HasSubstr("rank 1 has")));
@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
                              [](Operation& o) { o.parts[0].in.count = 4; }},
                     Mismatch{"ops", "Mismatched reduction operations", [](Operation& o) { o.op = Op::min; }},
                     Mismatch{"scales", "Mismatched prescale and/or postscale factors", [](Operation& o) { o.prescale = 2.0; }},
-                    Mismatch{"verbs", "Mismatched operations", [](Operation& o) { o.verb = Verb::broadcast; }},
+                    Mismatch{"collectives", "Mismatched operations", [](Operation& o) { o.collective = Collective::broadcast; }},
                     Mismatch{"roots", "Mismatched allreduce root ranks", [](Operation& o) { o.root = Rank{2}; }}),
     [](const auto& test) { return test.param.label; });
 
@@ -96,10 +96,10 @@ TEST(QueueErrors, AWaitThatPassesItsDeadlineNamesTheOperationWhichGoesOn) {
       const auto error = failure_of([&] { queue.wait(early, Deadline::in(10ms)); });
       EXPECT_EQ(error.kind, Kind::timeout);
       EXPECT_THAT(error.what, HasSubstr("'early' was not done"));
-      queue.wait(queue.submit({.verb = Verb::barrier}), soon());
+      queue.wait(queue.submit({.collective = Collective::barrier}), soon());
       queue.wait(early, soon());
     } else {
-      queue.wait(queue.submit({.verb = Verb::barrier}), soon());
+      queue.wait(queue.submit({.collective = Collective::barrier}), soon());
       queue.wait(queue.submit(all_reduce_of(data, "early")), soon());
     }
     EXPECT_THAT(data, Each(2.0f));
@@ -109,7 +109,7 @@ TEST(QueueErrors, AWaitThatPassesItsDeadlineNamesTheOperationWhichGoesOn) {
 TEST(QueueErrors, AnAllocatorThatThrowsEndsTheQueueOnEveryRankWithTheCause) {
   run_queues(2, kNegotiated, [](Queue& queue) {
     std::vector<float> data(4, 1.0f), out(8);
-    Operation o{.verb = Verb::all_gather, .name = "gather", .parts = {{.in = collective::piece(std::span(data))}}};
+    Operation o{.collective = Collective::all_gather, .name = "gather", .parts = {{.in = collective::piece(std::span(data))}}};
     o.allocate = [&](std::size_t, std::size_t) -> void* {
       if (queue.rank() == Rank{1}) throw std::bad_alloc();
       return out.data();
@@ -148,7 +148,7 @@ TEST(QueueErrors, ARankThatVanishesIsAnErrorForTheOthersThatNamesIt) {
 }
 
 TEST(QueueErrors, TheStallReportNamesMissingRanksAndReachesTimedOutWaits) {
-  std::vector<std::string> reports;  // rank 0's lane only
+  std::vector<std::string> reports;  // rank 0's progress thread only
   std::atomic<int> reported{0};
   QueueOptions options{.mode = Mode::negotiated, .warn_after = 500ms * slowdown()};
   std::barrier both(2);  // 500 ms from the first to the second would make another report
@@ -166,13 +166,13 @@ TEST(QueueErrors, TheStallReportNamesMissingRanksAndReachesTimedOutWaits) {
     }
     reported.wait(0);
     if (queue.rank() == Rank{2}) {
-      queue.wait(queue.submit({.verb = Verb::barrier, .name = "told"}), soon());
+      queue.wait(queue.submit({.collective = Collective::barrier, .name = "reported"}), soon());
       const auto error = failure_of([&] { queue.wait(handle, Deadline::in(1ms)); });
       EXPECT_THAT(error.what, HasSubstr("Missing ranks:\n1: [slow]"));
     } else {
-      queue.wait(queue.submit({.verb = Verb::barrier, .name = "told"}), soon());
+      queue.wait(queue.submit({.collective = Collective::barrier, .name = "reported"}), soon());
     }
-    queue.wait(queue.submit({.verb = Verb::barrier, .name = "asked"}), soon());
+    queue.wait(queue.submit({.collective = Collective::barrier, .name = "asked"}), soon());
     if (!handle) handle = queue.submit(all_reduce_of(data, "slow"));
     queue.wait(handle, soon());
   });

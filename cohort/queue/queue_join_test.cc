@@ -27,7 +27,7 @@ void train_unevenly(const std::vector<int>& batches, Op op) {
       std::vector<float> large(300'000, 12.0f);
       const Handle a = queue.submit(all_reduce_of(small, fmt::format("small{}", step), op));
       const Handle b = queue.submit(all_reduce_of(large, fmt::format("large{}", step), op));
-      Operation group{.verb = Verb::all_reduce, .name = fmt::format("group{}", step), .op = op};
+      Operation group{.collective = Collective::all_reduce, .name = fmt::format("group{}", step), .op = op};
       std::vector<std::int64_t> counts(2, 12);
       group.parts = {{.in = collective::piece(std::span(other))}, {.in = collective::piece(std::span(counts))}};
       const Handle c = queue.submit(std::move(group));
@@ -41,12 +41,12 @@ void train_unevenly(const std::vector<int>& batches, Op op) {
     }
     last[me] = queue.wait(queue.join(), either(me % 2 == 0)).last_joined;
   });
-  EXPECT_THAT(last, Each(last[0])) << "all ranks hear of the same last one";
+  EXPECT_THAT(last, Each(last[0])) << "all ranks get the same last one";
   const int most = *std::max_element(batches.begin(), batches.end());
   EXPECT_EQ(batches[static_cast<std::size_t>(last[0].value)], most) << "the last to join had the most batches";
 }
 
-TEST(Join, JoinedRanksGiveZerosInEveryOrderOfJoining) {
+TEST(Join, JoinedRanksContributeZerosInEveryOrderOfJoining) {
   std::vector<int> batches{0, 1, 2};
   do {
     train_unevenly(batches, Op::sum);
@@ -74,7 +74,7 @@ TEST(Join, OperationsThatCannotBeJoinedRaiseAndLeaveTheQueueUsable) {
     if (queue.rank() == Rank{0}) {
       queue.wait(queue.join(), soon());
     } else {
-      Operation o{.verb = Verb::broadcast, .name = "b", .parts = {{.in = collective::piece(std::span(data))}}, .root = Rank{1}};
+      Operation o{.collective = Collective::broadcast, .name = "b", .parts = {{.in = collective::piece(std::span(data))}}, .root = Rank{1}};
       const auto error = failure_of([&] { queue.wait(queue.submit(std::move(o)), soon()); });
       EXPECT_EQ(error.kind, Kind::usage);
       EXPECT_THAT(error.what, HasSubstr("broadcast is not supported with join: rank 0 joined before 'b'"));
@@ -99,7 +99,7 @@ TEST(Join, SubmittingAfterJoiningIsRefusedUntilAllHaveJoined) {
       queue.wait(join, soon());
     } else {
       refused.wait();
-      queue.wait(queue.submit({.verb = Verb::barrier, .name = "passes a joined rank"}), soon());
+      queue.wait(queue.submit({.collective = Collective::barrier, .name = "passes a joined rank"}), soon());
       queue.wait(queue.join(), soon());
     }
   });

@@ -1,4 +1,4 @@
-// Both modes do what the plain verbs do.
+// Both modes do what the plain collectives do.
 #include "cohort/queue/queue.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using testing::ElementsAre;
 
 struct Way {
   Mode mode;
-  bool works;  // the waiting thread works itself, or leaves it to the lane thread
+  bool works;  // the waiting thread works itself, or leaves it to the progress thread
 };
 
 class BothModes : public testing::TestWithParam<Way> {
@@ -88,7 +88,8 @@ TEST_P(BothModes, AGroupIsOneUnitOfAnyTypesAndSizes) {
     run_queues(3, options(), [large](Queue& queue) {
       std::vector<float> a(large, 1.0f), b(7, 2.0f);
       std::vector<std::int64_t> c(5, queue.rank().value);
-      Operation same{.verb = Verb::all_reduce, .name = "same type"}, mixed{.verb = Verb::all_reduce, .name = "mixed"};
+      Operation same{.collective = Collective::all_reduce, .name = "same type"},
+          mixed{.collective = Collective::all_reduce, .name = "mixed"};
       same.parts = {{.in = collective::piece(std::span(a))}, {.in = collective::piece(std::span(b))}};
       mixed.parts = {{.in = collective::piece(std::span(a))}, {.in = collective::piece(std::span(c))}};
       const Handle first = queue.submit(std::move(same));
@@ -107,7 +108,7 @@ TEST_P(BothModes, UnevenGathersAskForTheMemoryTheyNeed) {
     const auto me = static_cast<std::size_t>(queue.rank().value);
     std::vector<std::int32_t> a(me, static_cast<int>(me)), b(3, 7);
     std::vector<std::vector<std::int32_t>> out(2);
-    Operation o{.verb = Verb::all_gather, .name = "gather"};
+    Operation o{.collective = Collective::all_gather, .name = "gather"};
     o.parts = {{.in = collective::piece(std::span(a))}, {.in = collective::piece(std::span(b))}};
     o.allocate = [&](std::size_t part, std::size_t count) {
       out[part].resize(count);
@@ -127,7 +128,7 @@ TEST_P(BothModes, KnownGathersNeedNoAllocator) {
     const auto me = static_cast<std::size_t>(queue.rank().value);
     std::vector<std::size_t> counts{1, 2, 3};
     std::vector<std::int32_t> in(counts[me], static_cast<int>(me)), out(6), even(3);
-    Operation o{.verb = Verb::all_gather, .name = "uneven"}, e{.verb = Verb::all_gather, .name = "even"};
+    Operation o{.collective = Collective::all_gather, .name = "uneven"}, e{.collective = Collective::all_gather, .name = "even"};
     o.parts = {{.in = collective::piece(std::span(in)), .out = collective::piece(std::span(out)), .counts = counts}};
     e.parts = {{.in = collective::piece(std::span(in)).part(0, 1), .out = collective::piece(std::span(even))}};
     queue.wait(queue.submit(std::move(o)), done());
@@ -137,13 +138,13 @@ TEST_P(BothModes, KnownGathersNeedNoAllocator) {
   });
 }
 
-TEST_P(BothModes, UnevenExchangesTellWhatCameFromWhom) {
+TEST_P(BothModes, UnevenExchangesReturnTheCountsFromEachRank) {
   run_queues(3, options(), [](Queue& queue) {
     const int me = queue.rank().value;
     std::vector<std::int32_t> in, out;
-    Operation o{.verb = Verb::all_to_all, .name = "exchange"};
+    Operation o{.collective = Collective::all_to_all, .name = "exchange"};
     Part part;
-    for (int to = 0; to < 3; ++to) {  // me + to elements that say who sent them
+    for (int to = 0; to < 3; ++to) {  // me + to elements that identify the sender
       part.counts.push_back(static_cast<std::size_t>(me + to));
       in.insert(in.end(), part.counts.back(), 10 * me + to);
     }
@@ -163,27 +164,27 @@ TEST_P(BothModes, UnevenExchangesTellWhatCameFromWhom) {
   });
 }
 
-TEST_P(BothModes, EveryOtherVerbEqualsThePlainOne) {
+TEST_P(BothModes, EveryOtherCollectiveEqualsThePlainOne) {
   run_queues(3, options(), [](Queue& queue) {
     const int me = queue.rank().value;
     const Rank root{1};
     std::vector<std::int32_t> word{me == 1 ? 42 : 0}, six{1, 2, 3, 4, 5, 6}, two(2), three(3), total(6);
-    const auto run = [&](Verb verb, Part part, Op op = Op::sum) {
-      Operation o{.verb = verb, .parts = {std::move(part)}, .op = op, .root = root};
+    const auto run = [&](Collective collective, Part part, Op op = Op::sum) {
+      Operation o{.collective = collective, .parts = {std::move(part)}, .op = op, .root = root};
       queue.wait(queue.submit(std::move(o)), done());
     };
-    run(Verb::broadcast, {.in = collective::piece(std::span(word))});
+    run(Collective::broadcast, {.in = collective::piece(std::span(word))});
     EXPECT_EQ(word[0], 42);
-    run(Verb::reduce_scatter, {.in = collective::piece(std::span(six)), .out = collective::piece(std::span(two))});
+    run(Collective::reduce_scatter, {.in = collective::piece(std::span(six)), .out = collective::piece(std::span(two))});
     EXPECT_THAT(two, ElementsAre(3 * (2 * me + 1), 3 * (2 * me + 2)));
-    run(Verb::reduce, {.in = collective::piece(std::span(six)), .out = collective::piece(std::span(total))}, Op::max);
+    run(Collective::reduce, {.in = collective::piece(std::span(six)), .out = collective::piece(std::span(total))}, Op::max);
     EXPECT_EQ(total, me == 1 ? six : std::vector<std::int32_t>(6)) << "only the root's out is written";
     word[0] = me;
-    run(Verb::gather, {.in = collective::piece(std::span(word)), .out = collective::piece(std::span(three))});
+    run(Collective::gather, {.in = collective::piece(std::span(word)), .out = collective::piece(std::span(three))});
     EXPECT_EQ(three, me == 1 ? (std::vector<std::int32_t>{0, 1, 2}) : std::vector<std::int32_t>(3));
-    run(Verb::scatter, {.in = collective::piece(std::span(six)), .out = collective::piece(std::span(two))});
+    run(Collective::scatter, {.in = collective::piece(std::span(six)), .out = collective::piece(std::span(two))});
     EXPECT_THAT(two, ElementsAre(2 * me + 1, 2 * me + 2));
-    queue.wait(queue.submit({.verb = Verb::barrier}), done());
+    queue.wait(queue.submit({.collective = Collective::barrier}), done());
   });
 }
 
@@ -210,7 +211,7 @@ TEST_P(BothModes, ManyInFlightFinishWithoutBeingWaitedForInOrder) {
   });
 }
 
-TEST_P(BothModes, ADroppedHandleIsHarmlessAndTheOwnerOfTheMemoryIsLetGo) {
+TEST_P(BothModes, ADroppedHandleIsHarmlessAndTheOwnerOfTheMemoryIsReleased) {
   std::vector<std::weak_ptr<void>> owners(2);
   run_queues(2, options(), [&](Queue& queue) {
     auto data = std::make_shared<std::vector<float>>(64, 1.0f);
@@ -218,19 +219,19 @@ TEST_P(BothModes, ADroppedHandleIsHarmlessAndTheOwnerOfTheMemoryIsLetGo) {
     owners[static_cast<std::size_t>(queue.rank().value)] = data;
     o.keep = std::move(data);
     queue.submit(std::move(o));
-    queue.wait(queue.submit({.verb = Verb::barrier}), done());
+    queue.wait(queue.submit({.collective = Collective::barrier}), done());
   });
   for (const auto& owner : owners) EXPECT_TRUE(owner.expired());
 }
 
 // ---- negotiated only
 
-struct Submission {
+struct SubmitCase {
   std::string name;
   std::vector<float> data;
 };
 
-// Every rank submits the same names, `rounds` times, each in an order of its own. The bits must be those of rank-ordered plain verbs.
+// Every rank submits the same names, `rounds` times, each in an order of its own. The bits must be those of rank-ordered plain collectives.
 void shuffle_and_compare(unsigned seed, int ranks, std::size_t fusion_bytes, std::size_t cache_names,
                          std::vector<std::vector<float>>* bits) {
   SCOPED_TRACE(fmt::format("seed {} ranks {} fusion {} cache {}", seed, ranks, fusion_bytes, cache_names));
@@ -241,7 +242,7 @@ void shuffle_and_compare(unsigned seed, int ranks, std::size_t fusion_bytes, std
   run_queues(ranks, options, [&](Queue& queue) {
     std::mt19937 mine(seed * 1000 + static_cast<unsigned>(queue.rank().value));
     for (int round = 0; round < kRounds; ++round) {
-      std::vector<Submission> all(kNames);
+      std::vector<SubmitCase> all(kNames);
       std::vector<Handle> handles(kNames);
       std::vector<std::size_t> order(kNames);
       std::iota(order.begin(), order.end(), 0u);
@@ -267,7 +268,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-TEST(NegotiatedQueue, AnyOrdersGiveTheBitsOfThePlainVerbFusedOrNotCachedOrNot) {
+TEST(NegotiatedQueue, AnyOrdersGiveTheBitsOfThePlainCollectiveFusedOrNotCachedOrNot) {
   for (unsigned seed = 1; seed <= 9; ++seed) {
     const int ranks = static_cast<int>(seed);
     std::vector<std::vector<float>> fused, plain, tiny;
@@ -282,7 +283,7 @@ TEST(NegotiatedQueue, AnyOrdersGiveTheBitsOfThePlainVerbFusedOrNotCachedOrNot) {
   }
 }
 
-TEST(NegotiatedQueue, HelpLooksUpInTimeAndTheOperationGoesOn) {
+TEST(NegotiatedQueue, HelpReturnsInTimeAndTheOperationGoesOn) {
   run_queues(2, {.mode = Mode::negotiated}, [](Queue& queue) {
     std::vector<float> data(4, 1.0f);
     Handle handle;
@@ -290,7 +291,7 @@ TEST(NegotiatedQueue, HelpLooksUpInTimeAndTheOperationGoesOn) {
       handle = queue.submit(all_reduce_of(data, "late"));
       EXPECT_FALSE(queue.help(handle, Deadline::in(20ms)));
     }
-    queue.wait(queue.submit({.verb = Verb::barrier, .name = "rank 0 has looked up"}), soon());
+    queue.wait(queue.submit({.collective = Collective::barrier, .name = "rank 0 has returned"}), soon());
     if (!handle) handle = queue.submit(all_reduce_of(data, "late"));
     while (!queue.help(handle, Deadline::in(20ms))) {
     }
@@ -299,11 +300,11 @@ TEST(NegotiatedQueue, HelpLooksUpInTimeAndTheOperationGoesOn) {
   });
 }
 
-TEST(NegotiatedQueue, WatchersSeeEachMomentOfAnOperationInOrder) {
+TEST(NegotiatedQueue, EventsComeForEachMomentOfAnOperationInOrder) {
   std::mutex mutex;
   std::vector<Event::What> seen;
   QueueOptions options{.mode = Mode::negotiated};
-  options.watch = [&](const Event& event) {
+  options.on_event = [&](const Event& event) {
     std::lock_guard lock(mutex);
     if (event.name == "x") seen.push_back(event.what);
   };
@@ -311,7 +312,7 @@ TEST(NegotiatedQueue, WatchersSeeEachMomentOfAnOperationInOrder) {
     std::vector<float> data(4, 1.0f);
     queue.wait(queue.submit(all_reduce_of(data, "x")), soon());
   });
-  EXPECT_THAT(seen, ElementsAre(Event::What::submitted, Event::What::started, Event::What::landed));
+  EXPECT_THAT(seen, ElementsAre(Event::What::submitted, Event::What::started, Event::What::completed));
 }
 
 TEST(NegotiatedQueue, ABarrierCompletesWhileAnUnmatchedOperationIsPending) {
@@ -319,9 +320,9 @@ TEST(NegotiatedQueue, ABarrierCompletesWhileAnUnmatchedOperationIsPending) {
     std::vector<float> data(4, 1.0f);
     Handle unmatched;
     if (queue.rank() == Rank{0}) unmatched = queue.submit(all_reduce_of(data, "later"));
-    queue.wait(queue.submit({.verb = Verb::barrier}), soon());
+    queue.wait(queue.submit({.collective = Collective::barrier}), soon());
     EXPECT_FALSE(unmatched && queue.poll(unmatched));
-    queue.wait(queue.submit({.verb = Verb::barrier}), soon());
+    queue.wait(queue.submit({.collective = Collective::barrier}), soon());
     if (!unmatched) unmatched = queue.submit(all_reduce_of(data, "later"));
     queue.wait(unmatched, soon());
     EXPECT_THAT(data, Each(3.0f));

@@ -1,4 +1,4 @@
-// Many threads, and the end of a queue: bounded, harmless, whoever goes first.
+// Many threads, and the end of a queue: bounded, harmless, whichever rank goes first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,19 +42,19 @@ TEST(QueueThreads, InOrderManyThreadsWaitForWhatOneSubmits) {
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < data.size(); ++i) {
       const Handle handle = queue.submit(all_reduce_of(data[i], fmt::format("t{}", i)));
-      if (i % 3 != 0) continue;  // the others are nobody's business: the lane thread finishes them
+      if (i % 3 != 0) continue;  // nobody waits for the others: the progress thread finishes them
       threads.emplace_back([&queue, &mine = data[i], handle, i] {
         queue.wait(handle, either(i % 2 == 0));
         EXPECT_THAT(mine, Each(3.0f));
       });
     }
     for (auto& thread : threads) thread.join();
-    queue.wait(queue.submit({.verb = Verb::barrier}), soon());
+    queue.wait(queue.submit({.collective = Collective::barrier}), soon());
     for (const auto& mine : data) EXPECT_THAT(mine, Each(3.0f));
   });
 }
 
-// A caller that has always waited stops doing so: the lane thread must notice by itself.
+// A caller that has always waited stops doing so: the progress thread must notice by itself.
 TEST(QueueThreads, ALoneOperationNobodyWaitsForStartsSoonAfterSynchronousOnes) {
   for (const Mode mode : {Mode::in_order, Mode::negotiated}) {
     run_queues(2, {.mode = mode}, [](Queue& queue) {
@@ -81,11 +81,11 @@ TEST(QueueThreads, SeveralThreadsMayWaitForOneHandle) {
 }
 
 TEST(QueueThreads, QueuesOfProcessSetsRunSideBySide) {
-  auto meshes = net::loopback_meshes(4);
+  auto links = net::loopback_world(4);
   std::vector<std::thread> ranks;
   for (std::size_t r = 0; r < 4; ++r) {
     ranks.emplace_back([&, r] {
-      const auto world = collective::open(std::shared_ptr<net::Mesh>(std::move(meshes[r])), test_options());
+      const auto world = collective::open(std::shared_ptr<net::PeerLinks>(std::move(links[r])), test_options());
       Queue half(world->split(static_cast<int>(r % 2)), kNegotiated), all(world->split(0), kNegotiated);
       std::vector<float> a(10, 1.0f), b(10, 1.0f);
       const Handle in_all = all.submit(all_reduce_of(a, "x")), in_half = half.submit(all_reduce_of(b, "x"));
@@ -126,7 +126,7 @@ TEST(QueueEnd, WhatIsInFlightEverywhereIsFinishedBeforeTheQueueGoes) {
   }
 }
 
-TEST(QueueEnd, AnUnmatchedOperationDelaysTheEndByTheDrainAtMostAndItsHandleTellsWhy) {
+TEST(QueueEnd, AnUnmatchedOperationDelaysTheEndByTheDrainAtMostAndItsHandleHasTheReason) {
   auto queues = open_queues(2, {.mode = Mode::negotiated, .drain = 100ms});
   std::vector<float> data(4, 1.0f);
   const Handle handle = queues[1]->submit(all_reduce_of(data, "unmatched"));
@@ -149,7 +149,7 @@ TEST(QueueEnd, RanksThatAllGoWithDifferentUnmatchedOperationsDoNotWaitOutTheDrai
   EXPECT_LT(Clock::now() - start, 10s * slowdown());
 }
 
-TEST(QueueEnd, TheOthersHearAtOnceThatARankHasGone) {
+TEST(QueueEnd, TheOthersLearnAtOnceThatARankHasLeft) {
   for (const std::size_t goes : {std::size_t{0}, std::size_t{2}}) {
     auto queues = open_queues(3, {.mode = Mode::negotiated});
     std::vector<float> data(4, 1.0f);
@@ -161,7 +161,7 @@ TEST(QueueEnd, TheOthersHearAtOnceThatARankHasGone) {
   }
 }
 
-TEST(QueueEnd, InOrderALaneStuckInAVerbIsAbortedAfterTheDrain) {
+TEST(QueueEnd, InOrderAQueueStuckInACollectiveIsAbortedAfterTheDrain) {
   auto queues = open_queues(2, {.mode = Mode::in_order, .drain = 50ms});
   std::vector<float> data(4, 1.0f);
   const Handle handle = queues[0]->submit(all_reduce_of(data, "alone"));

@@ -8,12 +8,12 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/net/loopback.h"
+#include "cohort/net/transport/loopback.h"
 #include "cohort/queue/queue.h"
 
 namespace cohort::queue {
 
-// Every wait in the tests: far above what is needed, below the test's own limit. With a deadline the lane thread does the work.
+// Every wait in the tests: far above what is needed, below the test's own limit. With a deadline the progress thread does the work.
 inline Deadline soon() { return Deadline::in(20s); }
 // Without one, the waiting thread works itself. The communicator's timeout, and for a name that never comes the test's, end it.
 inline Deadline working() { return {}; }
@@ -23,12 +23,12 @@ inline collective::Options test_options() { return {.timeout = 30s}; }
 
 // All queues of a group of ranks in one thread's hands; opened side by side, since opening is collective.
 inline std::vector<std::unique_ptr<Queue>> open_queues(int ranks, const QueueOptions& options) {
-  auto meshes = net::loopback_meshes(ranks);
-  std::vector<std::unique_ptr<Queue>> queues(meshes.size());
+  auto links = net::loopback_world(ranks);
+  std::vector<std::unique_ptr<Queue>> queues(links.size());
   std::vector<std::thread> threads;
-  for (std::size_t r = 0; r < meshes.size(); ++r) {
+  for (std::size_t r = 0; r < links.size(); ++r) {
     threads.emplace_back([&, r] {
-      queues[r] = std::make_unique<Queue>(collective::open(std::shared_ptr<net::Mesh>(std::move(meshes[r])), test_options()), options);
+      queues[r] = std::make_unique<Queue>(collective::open(std::shared_ptr<net::PeerLinks>(std::move(links[r])), test_options()), options);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -70,7 +70,7 @@ Error failure_of(Work&& work) {
 
 template <class T>
 Operation all_reduce_of(std::vector<T>& data, std::string name, Op op = Op::sum) {
-  Operation o{.verb = Verb::all_reduce, .name = std::move(name)};
+  Operation o{.collective = Collective::all_reduce, .name = std::move(name)};
   o.parts.push_back({.in = collective::piece(std::span<T>(data))});
   o.op = op;
   return o;

@@ -16,14 +16,14 @@ std::size_t PartSignature::count() const {
 }
 
 Signature signature_of(const Operation& operation) {
-  Signature s{operation.verb,      operation.op,
-              operation.root,      operation.prescale,
-              operation.postscale, operation.allocate != nullptr,
-              operation.adasum,    {}};
-  const bool lengths_differ = operation.verb == Verb::all_gather || operation.verb == Verb::gather || operation.verb == Verb::scatter ||
-                              operation.verb == Verb::all_to_all;
+  Signature s{operation.collective, operation.op,
+              operation.root,       operation.prescale,
+              operation.postscale,  operation.allocate != nullptr,
+              operation.adasum,     {}};
+  const bool lengths_differ = operation.collective == Collective::all_gather || operation.collective == Collective::gather ||
+                              operation.collective == Collective::scatter || operation.collective == Collective::all_to_all;
   for (const Part& part : operation.parts) {
-    const Piece& piece = operation.verb == Verb::scatter ? part.out : part.in;
+    const Piece& piece = operation.collective == Collective::scatter ? part.out : part.in;
     PartSignature& sign = s.parts.emplace_back(PartSignature{piece.dtype, piece.device, part.shape});
     if (sign.shape.empty()) sign.shape = {static_cast<std::int64_t>(piece.count)};
     if (lengths_differ) sign.shape[0] = kAnyLength;
@@ -43,13 +43,13 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(words, ", "));
 }
 
-std::string_view spoken(Verb verb) {
-  switch (verb) {
-    case Verb::all_reduce: return "allreduce";
-    case Verb::reduce_scatter: return "reducescatter";
-    case Verb::all_gather: return "allgather";
-    case Verb::all_to_all: return "alltoall";
-    default: return name_of(verb);
+std::string_view horovod_name(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce: return "allreduce";
+    case Collective::reduce_scatter: return "reducescatter";
+    case Collective::all_gather: return "allgather";
+    case Collective::all_to_all: return "alltoall";
+    default: return name_of(collective);
   }
 }
 
@@ -67,10 +67,10 @@ struct Sides {
   }
 };
 
-std::optional<std::string> part_mismatch(const Sides& sides, Verb verb, const PartSignature& left, const PartSignature& right) {
+std::optional<std::string> part_mismatch(const Sides& sides, Collective collective, const PartSignature& left, const PartSignature& right) {
   if (left.dtype != right.dtype) return sides.text("data types", "had type", name_of(left.dtype), name_of(right.dtype));
   if (left.shape != right.shape) {
-    const auto head = fmt::format("{} tensor shapes", spoken(verb));
+    const auto head = fmt::format("{} tensor shapes", horovod_name(collective));
     return sides.text(head, "sent a tensor of shape", shape_text(left.shape), shape_text(right.shape));
   }
   if (left.device != right.device) {
@@ -86,17 +86,18 @@ std::string scales(const Signature& s) { return fmt::format("{} and {}", s.presc
 
 std::optional<std::string> mismatch(std::string_view name, Rank one, const Signature& left, Rank other, const Signature& right) {
   const Sides sides{name, one, other};
-  if (left.verb != right.verb) return sides.text("operations", "did the operation", spoken(left.verb), spoken(right.verb));
+  if (left.collective != right.collective)
+    return sides.text("operations", "did the operation", horovod_name(left.collective), horovod_name(right.collective));
   if (left.parts.size() != right.parts.size()) {
     return sides.text("group sizes", "grouped this many tensors:", std::to_string(left.parts.size()), std::to_string(right.parts.size()));
   }
   for (std::size_t i = 0; i < left.parts.size(); ++i) {
-    if (auto text = part_mismatch(sides, left.verb, left.parts[i], right.parts[i])) return text;
+    if (auto text = part_mismatch(sides, left.collective, left.parts[i], right.parts[i])) return text;
   }
   const auto op = [](const Signature& s) { return s.adasum ? std::string_view("adasum") : name_of(s.op); };
   if (op(left) != op(right)) return sides.text("reduction operations", "used the op", op(left), op(right));
   if (left.root != right.root) {
-    const auto head = fmt::format("{} root ranks", spoken(left.verb));
+    const auto head = fmt::format("{} root ranks", horovod_name(left.collective));
     return sides.text(head, "specified root rank", std::to_string(left.root.value), std::to_string(right.root.value));
   }
   if (left.prescale != right.prescale || left.postscale != right.postscale) {

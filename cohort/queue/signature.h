@@ -1,5 +1,5 @@
-// What the ranks must agree on before an operation of some name may run: verb, types, shapes, op, root, scales.
-// The first dimension of the gathering verbs may differ between ranks and is left out.
+// What the ranks must agree on before an operation of some name may run: collective, types, shapes, op, root, scales.
+// The first dimension of the gathering collectives may differ between ranks and is left out.
 // Threads: values, pure functions. To add a field: here, in message.cc, and a sentence in mismatch().
 #pragma once
 #include <cstdint>
@@ -24,7 +24,7 @@ struct PartSignature {
 };
 
 struct Signature {
-  Verb verb = Verb::barrier;
+  Collective collective = Collective::barrier;
   Op op = Op::sum;
   Rank root{};
   double prescale = 1.0;
@@ -39,8 +39,8 @@ Signature signature_of(const Operation& operation);
 std::size_t bytes_of(const Signature& signature);  // all parts; only where no dimension is kAnyLength
 std::string shape_text(const std::vector<std::int64_t>& shape);
 
-// The words Horovod's users know for a verb: "allreduce".
-std::string_view spoken(Verb verb);
+// Horovod's name of a collective: "allreduce".
+std::string_view horovod_name(Collective collective);
 
 // What two ranks that submitted `name` differ in, both named; nullopt when they agree.
 std::optional<std::string> mismatch(std::string_view name, Rank one, const Signature& left, Rank other, const Signature& right);

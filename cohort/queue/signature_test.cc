@@ -13,7 +13,7 @@ using testing::HasSubstr;
 Operation reduce_of(std::vector<std::int64_t> shape, Dtype dtype = Dtype::f32) {
   std::size_t count = 1;
   for (const auto length : shape) count *= static_cast<std::size_t>(length);
-  Operation o{.verb = Verb::all_reduce, .name = "grad"};
+  Operation o{.collective = Collective::all_reduce, .name = "grad"};
   o.parts.push_back({.in = {nullptr, count, dtype}, .shape = std::move(shape)});
   return o;
 }
@@ -24,7 +24,7 @@ std::string difference(const Operation& left, const Operation& right) {
 
 TEST(Signature, EqualOperationsAgree) { EXPECT_EQ(difference(reduce_of({2, 3}), reduce_of({2, 3})), ""); }
 
-TEST(Signature, MismatchedTypesAreToldInTheWordsPeopleSearchFor) {
+TEST(Signature, MismatchedTypesAreReportedInHorovodsWords) {
   const auto text = difference(reduce_of({4}), reduce_of({4}, Dtype::f64));
   EXPECT_THAT(text, HasSubstr("Mismatched data types: One rank had type f32, but another rank had type f64"));
   EXPECT_THAT(text, HasSubstr("'grad': rank 0 has f32, rank 2 has f64"));
@@ -39,13 +39,13 @@ TEST(Signature, MismatchedShapesNameBoth) {
 
 TEST(Signature, EveryOtherFieldIsComparedToo) {
   const Operation base = reduce_of({4});
-  Operation verb = base, op = base, scale = base, group = base, device = base;
-  verb.verb = Verb::broadcast;
+  Operation collective = base, op = base, scale = base, group = base, device = base;
+  collective.collective = Collective::broadcast;
   op.op = Op::max;
   scale.postscale = 0.5;
   group.parts.push_back(group.parts.front());
   device.parts[0].in.device = Device::cuda;
-  EXPECT_THAT(difference(base, verb),
+  EXPECT_THAT(difference(base, collective),
               HasSubstr("Mismatched operations: One rank did the operation allreduce, but another rank did the operation broadcast"));
   EXPECT_THAT(difference(base, op),
               HasSubstr("Mismatched reduction operations: One rank used the op sum, but another rank used the op max"));
@@ -56,7 +56,7 @@ TEST(Signature, EveryOtherFieldIsComparedToo) {
 
 TEST(Signature, BroadcastRootsAreCompared) {
   Operation left = reduce_of({4});
-  left.verb = Verb::broadcast;
+  left.collective = Collective::broadcast;
   left.root = Rank{0};
   Operation right = left;
   right.root = Rank{1};
@@ -66,7 +66,7 @@ TEST(Signature, BroadcastRootsAreCompared) {
 
 TEST(Signature, GatheredFirstDimensionsMayDifferAndOthersMayNot) {
   Operation left = reduce_of({4, 3}), same = reduce_of({7, 3}), other = reduce_of({4, 2});
-  for (Operation* o : {&left, &same, &other}) o->verb = Verb::all_gather;
+  for (Operation* o : {&left, &same, &other}) o->collective = Collective::all_gather;
   EXPECT_EQ(difference(left, same), "");
   EXPECT_THAT(difference(left, other), HasSubstr("Mismatched allgather tensor shapes: One rank sent a tensor of shape [*, 3], but"));
 }
@@ -88,7 +88,7 @@ class BadOperations : public testing::TestWithParam<Bad> {};
 
 TEST_P(BadOperations, AreRefusedLocallyWithTheReason) {
   float memory[8] = {};
-  Operation o{.verb = Verb::all_reduce, .name = "grad"};
+  Operation o{.collective = Collective::all_reduce, .name = "grad"};
   o.parts.push_back({.in = collective::piece(std::span<float>(memory))});
   ASSERT_NO_THROW(check(o, Rank{1}, 4));
   GetParam().spoil(o);
@@ -106,9 +106,9 @@ INSTANTIATE_TEST_SUITE_P(
     Check, BadOperations,
     testing::Values(
         Bad{"no parts", "at least one part", [](Operation& o) { o.parts.clear(); }},
-        Bad{"synchronous verb", "not asynchronous", [](Operation& o) { o.verb = Verb::send; }},
-        Bad{"barrier with data", "carries no data", [](Operation& o) { o.verb = Verb::barrier; }},
-        Bad{"root", "root rank 4 is not one of the 4 ranks", [](Operation& o) { o.verb = Verb::broadcast, o.root = Rank{4}; }},
+        Bad{"synchronous collective", "not asynchronous", [](Operation& o) { o.collective = Collective::send; }},
+        Bad{"barrier with data", "carries no data", [](Operation& o) { o.collective = Collective::barrier; }},
+        Bad{"root", "root rank 4 is not one of the 4 ranks", [](Operation& o) { o.collective = Collective::broadcast, o.root = Rank{4}; }},
         Bad{"bool average", "cannot be reduced by average", [](Operation& o) { o.parts[0].in.dtype = Dtype::boolean, o.op = Op::average; }},
         Bad{"shape", "shape [3] does not hold 8 elements", [](Operation& o) { o.parts[0].shape = {3}; }},
         Bad{"negative shape", "negative",
@@ -117,20 +117,22 @@ INSTANTIATE_TEST_SUITE_P(
             }},
         Bad{"out count", "out has 4", [](Operation& o) { o.parts[0].out = o.parts[0].in.part(0, 4); }},
         Bad{"out type", "out is f64", [](Operation& o) { o.parts[0].out = o.parts[0].in, o.parts[0].out.dtype = Dtype::f64; }},
-        Bad{"scaled broadcast", "only reductions scale", [](Operation& o) { o.verb = Verb::broadcast, o.root = Rank{0}, o.prescale = 2; }},
+        Bad{"scaled broadcast", "only reductions scale",
+            [](Operation& o) { o.collective = Collective::broadcast, o.root = Rank{0}, o.prescale = 2; }},
         Bad{"infinite scale", "finite", [](Operation& o) { o.prescale = INFINITY; }},
         Bad{"allocate", "only all_gather and all_to_all", [](Operation& o) { o.allocate = [](auto, auto) { return nullptr; }; }},
         Bad{"splits", "add up to 7, not to its 8 elements",
             [](Operation& o) {
-              o.verb = Verb::all_to_all, o.parts[0].counts = {1, 2, 2, 2};
+              o.collective = Collective::all_to_all, o.parts[0].counts = {1, 2, 2, 2};
             }},
         Bad{"number of splits", "2 counts for 4 ranks",
             [](Operation& o) {
-              o.verb = Verb::all_to_all, o.parts[0].counts = {4, 4};
+              o.collective = Collective::all_to_all, o.parts[0].counts = {4, 4};
             }},
-        Bad{"uneven without splits", "does not split evenly", [](Operation& o) { o.verb = Verb::all_to_all, o.parts[0].in.count = 7; }},
+        Bad{"uneven without splits", "does not split evenly",
+            [](Operation& o) { o.collective = Collective::all_to_all, o.parts[0].in.count = 7; }},
         Bad{"block", "where this rank's block has 2",
-            [](Operation& o) { o.verb = Verb::reduce_scatter, o.parts[0].out = o.parts[0].in.part(0, 3); }}),
+            [](Operation& o) { o.collective = Collective::reduce_scatter, o.parts[0].out = o.parts[0].in.part(0, 3); }}),
     [](const auto& test) {
       std::string label = test.param.label;
       for (char& c : label) c = c == ' ' ? '_' : c;

@@ -33,7 +33,7 @@ at::ScalarType type_of(const std::vector<Member>& members) {
 
 }  // namespace
 
-std::size_t lay_out(std::vector<Member>& members, at::ScalarType type) {
+std::size_t assign_offsets(std::vector<Member>& members, at::ScalarType type) {
   const std::size_t grain = kAlign / c10::elementSize(type);
   std::size_t next = 0;
   for (Member& m : members) {
@@ -44,11 +44,11 @@ std::size_t lay_out(std::vector<Member>& members, at::ScalarType type) {
   return next;
 }
 
-Bucket::Bucket(int index, std::vector<Member> members, collective::Communicator& comm, const Sharding& sharding, Pool* pool)
+Bucket::Bucket(int index, std::vector<Member> members, collective::Communicator& comm, const Sharding& sharding, BufferPool* pool)
     : index_(index),
       members_(std::move(members)),
       type_(type_of(members_)),
-      count_(lay_out(members_, type_)),
+      count_(assign_offsets(members_, type_)),
       sharding_(sharding),
       pool_(pool),
       owned_{0, count_} {
@@ -105,7 +105,7 @@ std::byte* Bucket::gradient(const Member& m) const {
 
 void Bucket::attach() {
   if (pooled()) return;
-  const at::NoGradGuard no_grad;  // a lane's thread starts with it on, and a gradient made with create_graph has a history
+  const at::NoGradGuard no_grad;  // a lane's thread starts with grad mode on, and a gradient made with create_graph has a history
   for (const Member& m : members_) {
     const at::Tensor now = m.param.grad();
     const bool dense = now.defined() && now.layout() == at::kStrided;
@@ -120,8 +120,8 @@ void Bucket::attach() {
   }
 }
 
-void Bucket::need_place() {
-  if (pooled() && grads_.region.data() == nullptr) grads_.region = pool_->lend(bytes());
+void Bucket::acquire_gradients() {
+  if (pooled() && grads_.region.data() == nullptr) grads_.region = pool_->acquire(bytes());
 }
 
 void Bucket::take(std::size_t member) {
@@ -129,7 +129,7 @@ void Bucket::take(std::size_t member) {
   const at::Tensor grad = m.param.grad();
   if (!grad.defined()) return;
   const at::NoGradGuard no_grad;
-  need_place();
+  acquire_gradients();
   at::Tensor place = view(grads_, m.first, m.param.sizes());
   const at::Tensor dense = grad.layout() == at::kStrided ? grad : grad.to_dense();
   if (!dense.device().is_cpu()) {
@@ -145,17 +145,17 @@ void Bucket::take(std::size_t member) {
 
 void Bucket::gather() {
   if (!pooled()) return attach();
-  need_place();
+  acquire_gradients();
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    take(i);  // a gradient that no backward made
+    take(i);  // a gradient that was set without a backward
     const Member& m = members_[i];
     if (!came_[i]) std::memset(at(grads_, m.first), 0, m.count * c10::elementSize(type_));
   }
 }
 
-collective::Piece Bucket::landing() const { return piece(pooled() && !summed_ ? sums_ : grads_, owned_); }
+collective::Piece Bucket::reduce_output() const { return piece(pooled() && !summed_ ? sums_ : grads_, owned_); }
 
-void Bucket::agreed() {
+void Bucket::mark_reduced() {
   if (!pooled()) return;
   came_.assign(members_.size(), false);
   if (summed_) {
@@ -163,14 +163,14 @@ void Bucket::agreed() {
     view(sums_, owned_.first, {count}).add_(view(grads_, owned_.first, {count}));
   }
   summed_ = true;
-  pool_->give_back(std::exchange(grads_.region, {}));
+  pool_->release(std::exchange(grads_.region, {}));
 }
 
 void Bucket::clear() {
   if (!pooled()) return void(std::memset(grads_.region.data(), 0, bytes()));
   came_.assign(members_.size(), false);
   summed_ = false;
-  if (grads_.region.data() != nullptr) pool_->give_back(std::exchange(grads_.region, {}));
+  if (grads_.region.data() != nullptr) pool_->release(std::exchange(grads_.region, {}));
 }
 
 void Bucket::rebase(const collective::Region& fresh) {

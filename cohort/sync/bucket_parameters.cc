@@ -29,24 +29,24 @@ void Bucket::own_parameters(const optim::Optimizer& rule, collective::Communicat
   for (std::size_t i = 0; i < rule.state_names().size(); ++i) {
     states_.push_back({offloaded ? file_for(own_bytes, sharding_.offload) : pages_for(own_bytes, 2 + i), owned_.first,
                        entry(MemoryClass::optimizer, own_bytes, offloaded)});
-    for (const Member& m : members_) own_state(m, i).fill_(rule.initial_state(i));
+    for (const Member& m : members_) owned_state(m, i).fill_(rule.initial_state(i));
   }
-  keep_for_buddy(rule);
-  cool_down();
+  allocate_buddy_copy(rule);
+  page_out_state();
 }
 
-void Bucket::settled() {
+void Bucket::mark_consumed() {
   summed_ = false;
   if (sharding_.stage == 1) {  // the update left zeros in the own piece
     std::memset(grads_.region.data(), 0, owned_.first * c10::elementSize(type_));
     std::memset(at(grads_, owned_.last()), 0, (count_ - owned_.last()) * c10::elementSize(type_));
   }
-  cool_down();
+  page_out_state();
 }
 
-void Bucket::cool_down() const {
+void Bucket::page_out_state() const {
   if (sharding_.offload.empty()) return;
-  for (const Flat* flat : precious()) cool(flat->region);
+  for (const Flat* flat : unreplicated()) page_out(flat->region);
 }
 
 void Bucket::move_in(Member& m) {
@@ -57,13 +57,13 @@ void Bucket::move_in(Member& m) {
   if (!pooled()) m.param.mutable_grad() = view(grads_, m.first, m.param.sizes());
 }
 
-void Bucket::hand_out() const {
+void Bucket::copy_to_device() const {
   if (!sharding_.host || sharding_.stage >= 3) return;
   const at::NoGradGuard no_grad;
   for (const Member& m : members_) m.param.detach().copy_(view(params_, m.first, m.param.sizes()));
 }
 
-void Bucket::take_in() const {
+void Bucket::copy_from_device() const {
   if (!sharding_.host || sharding_.stage >= 3) return;
   const at::NoGradGuard no_grad;
   for (const Member& m : members_) view(params_, m.first, m.param.sizes()).copy_(m.param.detach());
@@ -72,7 +72,7 @@ void Bucket::take_in() const {
 void Bucket::copy_owned(const Member& m) {
   const Range own = owned(m);
   const auto first = static_cast<std::int64_t>(own.first), count = static_cast<std::int64_t>(own.count);
-  own_parameter(m).copy_(m.param.detach().view(-1).narrow(0, first, count));
+  owned_parameter(m).copy_(m.param.detach().view(-1).narrow(0, first, count));
 }
 
 collective::Piece Bucket::all_in(const collective::Region& memory) const {
@@ -97,11 +97,11 @@ optim::Slice Bucket::slice(const Member& m, std::vector<void*>& state) const {
 
 at::Tensor Bucket::state(const Member& m, std::size_t which) const { return view(states_.at(which), m.first, m.param.sizes()); }
 
-at::Tensor Bucket::own_parameter(const Member& m) const {
+at::Tensor Bucket::owned_parameter(const Member& m) const {
   return view(params_, first_owned(m), {static_cast<std::int64_t>(owned(m).count)});
 }
 
-at::Tensor Bucket::own_state(const Member& m, std::size_t which) const {
+at::Tensor Bucket::owned_state(const Member& m, std::size_t which) const {
   return view(states_.at(which), first_owned(m), {static_cast<std::int64_t>(owned(m).count)});
 }
 

@@ -28,10 +28,10 @@ std::vector<Member> two() { return {{.name = "w", .param = leaf(3), .order = 1},
 
 TEST(Bucket, TensorsStartOnCacheLines) {
   std::vector<Member> members = two();
-  EXPECT_EQ(lay_out(members, at::kFloat), 16u + 32u);
+  EXPECT_EQ(assign_offsets(members, at::kFloat), 16u + 32u);
   EXPECT_EQ(members[1].first, 16u);
   members[1].param = leaf(20, 1, at::kDouble);
-  EXPECT_EQ(lay_out(members, at::kDouble), 8u + 24u);
+  EXPECT_EQ(assign_offsets(members, at::kDouble), 8u + 24u);
 }
 
 TEST(Bucket, GradientsAreViewsIntoItsMemoryAndKeepTheirValues) {
@@ -123,8 +123,8 @@ TEST(AllReduce, SumsOrAveragesEveryGradientOfTheBucket) {
       Bucket bucket(0, members, comm);
       for (const auto& m : members) m.param.grad().fill_(comm.rank().value);
       const auto strategy = make(spec);
-      strategy->agree(bucket, {&comm, {}});
-      strategy->publish(bucket, {&comm, {}});
+      strategy->reduce_gradients(bucket, {&comm, {}});
+      strategy->publish_parameters(bucket, {&comm, {}});
       const float expected = std::string_view(spec) == "all_reduce" ? 1.5F : 6.0F;
       for (const auto& m : members) EXPECT_TRUE(at::equal(m.param.grad(), at::full_like(m.param.grad(), expected)));
     });

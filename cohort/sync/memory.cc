@@ -41,13 +41,13 @@ collective::Region file_for(std::size_t bytes, const std::string& folder) {
     throw_failure(Kind::usage, "offload: no file can be made in {}: {}; name a folder of this host's own disk", folder,
                   std::strerror(errno));
   if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(size)); error != 0)
-    throw_failure(Kind::system, "offload: no room for {} bytes in {}: {}", size, folder, std::strerror(error));
+    throw_failure(Kind::system, "offload: no space for {} bytes in {}: {}", size, folder, std::strerror(error));
   void* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) throw_failure(Kind::system, "offload: {} bytes of {} cannot be mapped: {}", size, folder, std::strerror(errno));
   return collective::Region{std::shared_ptr<void>(data, [size](void* p) { ::munmap(p, size); }), data, bytes};
 }
 
-void cool(const collective::Region& region) {
+void page_out(const collective::Region& region) {
   const std::size_t size = round_up(std::max<std::size_t>(region.bytes(), 1), kPageBytes);
   static_cast<void>(::madvise(region.data(), size, MADV_DONTNEED));  // of a shared mapping: the file keeps it
 }

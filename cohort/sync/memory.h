@@ -7,13 +7,13 @@
 
 namespace cohort::sync {
 
-// Zeroed, on a 64-byte boundary. which: slices that passes go over together have different numbers, or they would fight for cache sets.
+// Zeroed, on a 64-byte boundary. which: slices that one pass reads together have different numbers, or they would fight for cache sets.
 collective::Region pages_for(std::size_t bytes, std::size_t which);
 
-// The same in a file of that folder which has no name and goes with the Region. All of its space is taken at once, so that a full disk is
-// an error here and not a signal later.
+// The same in a file of that folder which has no name and is freed with the Region. All of its space is taken at once, so that a full disk
+// is an error here and not a signal later.
 collective::Region file_for(std::size_t bytes, const std::string& folder);
 // The pages of a file_for() leave this process until they are touched again; the kernel writes what changed.
-void cool(const collective::Region& region);
+void page_out(const collective::Region& region);
 
 }  // namespace cohort::sync

@@ -1,4 +1,4 @@
-// Who updates what of a bucket: rank r owns the elements [edges[r], edges[r + 1]) of its flat memory. A pure function of the layout.
+// Which rank updates what of a bucket: rank r owns the elements [edges[r], edges[r + 1]) of its flat memory. A pure function of the layout.
 // Edges are tensors' starts, or lie whole blocks of measuring (optim/measure.h) behind one: so no block is cut, squared norms have the same
 // bits however many ranks share the work, and every piece starts on a 64-byte boundary. Pieces differ by a block at most; with more ranks
 // than blocks some own nothing.

@@ -15,16 +15,16 @@ class Zero final : public Strategy {
     return mine;
   }
 
-  void agree(Bucket& bucket, const Wire& wire) override {
-    wire.comm->reduce_scatter(bucket.gradients(), bucket.landing(), op_, {.name = bucket.name(), .deadline = wire.deadline},
-                              bucket.counts());
-    bucket.agreed();
+  void reduce_gradients(Bucket& bucket, const CommContext& context) override {
+    context.comm->reduce_scatter(bucket.gradients(), bucket.reduce_output(), op_, {.name = bucket.name(), .deadline = context.deadline},
+                                 bucket.counts());
+    bucket.mark_reduced();
   }
-  void publish(Bucket& bucket, const Wire& wire) override {
-    const collective::Call call{.name = bucket.name(), .deadline = wire.deadline};
-    if (bucket.sharding().stage < 3 && wire.comm->size() > 1)  // in stage 3 readers gather for themselves
-      wire.comm->all_gather(bucket.owned_parameters(), bucket.parameters(), call, bucket.counts());
-    bucket.hand_out();
+  void publish_parameters(Bucket& bucket, const CommContext& context) override {
+    const collective::Call call{.name = bucket.name(), .deadline = context.deadline};
+    if (bucket.sharding().stage < 3 && context.comm->size() > 1)  // in stage 3 blocks gather what they read
+      context.comm->all_gather(bucket.owned_parameters(), bucket.parameters(), call, bucket.counts());
+    bucket.copy_to_device();
   }
 
  private:
@@ -42,29 +42,6 @@ void set_offload(Sharding& sharding, const std::string& offload) {
 }
 
 }  // namespace
-
-const SpecSchema& zero_schema() {
-  static const SpecSchema schema{
-      "zero",
-      "every rank updates the elements it owns, and holds less the higher the stage",
-      {{.name = "stage",
-        .type = SpecParam::Type::integer,
-        .doc = "1: optimizer state is sharded; 2: gradients too; 3: parameters too",
-        .preset = "1",
-        .low = 1,
-        .high = 3},
-       {.name = "op", .type = SpecParam::Type::word, .doc = "how gradients are combined", .preset = "average", .words = {"average", "sum"}},
-       {.name = "buddy",
-        .type = SpecParam::Type::boolean,
-        .doc = "each rank also keeps the shard of the rank before it, so that one lost rank loses nothing",
-        .preset = "false"},
-       {.name = "offload",
-        .type = SpecParam::Type::text,
-        .doc = "none; host: of a model on a GPU gradients, state and masters lie in the host's memory; file:FOLDER: state, and in stage 3 "
-               "parameters, lie in mapped files of that folder",
-        .preset = "none"}}};
-  return schema;
-}
 
 std::unique_ptr<Strategy> make_zero(const SpecValues& values) {
   Sharding sharding{.stage = static_cast<int>(values.integer("stage"))};

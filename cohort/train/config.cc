@@ -1,35 +1,100 @@
 #include "cohort/train/config.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "cohort/base/error.h"
 #include "cohort/base/spec.h"
-#include "cohort/collective/engine.h"
-#include "cohort/nn/sizes.h"
+#include "cohort/collective/plugin/backend.h"
+#include "cohort/data/dataset.h"
+#include "cohort/data/sampler.h"
+#include "cohort/data/transform.h"
+#if __has_include("cohort/nn/models_words.h")  // generated where there is torch
+#include "cohort/nn/models_words.h"
+#endif
+#include "cohort/base/model_sizes.h"
 #include "cohort/optim/groups.h"
 #include "cohort/optim/loss_scale.h"
-#include "cohort/optim/optimizer.h"
+#include "cohort/optim/rule.h"
 #include "cohort/optim/schedule.h"
-#include "cohort/train/recompute_choice.h"
+#include "cohort/plan/recompute_choice.h"
+#include "cohort/sync/schemas.h"
 
-namespace cohort {
+namespace cohort::train {
+namespace {
+
+#if __has_include("cohort/nn/models_words.h")
+constexpr auto& kModels = nn::kModelsWords;
+#else
+constexpr std::string_view kModels[] = {"(this build has no torch, and no models)"};
+#endif
+
+// The variants of a setting as its documentation names them, from the tables that also make them: "sgd(..), adam(..)".
+std::string listed(const SpecSchema& schema) { return schema.name() + (schema.params().empty() ? "" : "(..)"); }
+std::string listed(const SpecSchema* schema) { return listed(*schema); }
+template <class Row>
+std::string listed(const Row* row) {
+  return listed(row->schema());
+}
+
+template <class Table>
+std::string list_of(const Table& table) {
+  std::vector<std::string> names;
+  for (const auto& row : table) names.push_back(listed(row));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// "zero(stage=1..3, op=average|sum, buddy=, offload=)"
+std::string with_parameters(const SpecSchema& schema) {
+  std::vector<std::string> params;
+  for (const SpecParam& p : schema.params()) {
+    const bool range = p.type == SpecParam::Type::integer;
+    params.push_back(range ? fmt::format("{}={}..{}", p.name, p.low, p.high) : fmt::format("{}={}", p.name, fmt::join(p.words, "|")));
+  }
+  return fmt::format("{}({})", schema.name(), fmt::join(params, ", "));
+}
+
+std::string strategies() {
+  std::vector<std::string> all;
+  for (const SpecSchema* schema : sync::strategy_schemas()) all.push_back(with_parameters(*schema));
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+std::string schedules() {
+  const auto& params = optim::Schedule::schemas().front()->params();  // every schedule has warmup and scale
+  const auto scale = std::find_if(params.begin(), params.end(), [](const SpecParam& p) { return p.name == "scale"; });
+  return fmt::format("{}, each with warmup= and scale={}", list_of(optim::Schedule::schemas()), fmt::join(scale->words, "|"));
+}
+
+std::string models() {
+  std::vector<std::string_view> sizes;
+  for (const auto& size : kModelSizes) sizes.push_back(size.word);
+  return fmt::format("{}, with parameters in parentheses; or a model of a known size: {}", fmt::join(kModels, ", "),
+                     fmt::join(sizes, ", "));
+}
+
+Words samplers() {
+  Words words;
+  for (const data::Sampler* sampler : data::sampler_rows()) words.emplace_back(sampler->name);
+  return words;
+}
+
+}  // namespace
 
 void fields(DataConfig& c, FieldList& f) {
-  f("train", c.train,
-    "training set: fashion_mnist, cifar10(dir=..), idx(dir=..), csv(..), folder(..), text(..), csv_text(..), synthetic(..)");
+  f("train", c.train, "training set: " + list_of(data::dataset_rows()));
   f("test", c.test, "set that is evaluated each epoch; empty: none");
-  f("transforms", c.transforms, "list, the random ones for training only: normalise, flip, shift(..), crop(..), rotate(..), zoom(..)");
-  f("sampler", c.sampler, Words{"partition", "random", "in_order"},
-    "order of samples: partition gives every sample once per epoch over all ranks");
+  f("transforms", c.transforms, "list, the random ones for training only: " + list_of(data::transform_rows()));
+  f("sampler", c.sampler, samplers(), "order of samples: partition gives every sample once per epoch over all ranks");
   f("batch", c.batch, Range{1, 1e6}, "samples a rank takes at once");
   f("accumulate", c.accumulate, Range{1, 1e4}, "batches whose gradients are added up before ranks communicate");
   f("drop_last", c.drop_last, "leave out a last batch that is not full");
   f("threads", c.threads, Range{0, 64}, "threads of each rank that make batches ahead; 0: made by the training thread");
 }
 
-void fields(OptimConfig& c, FieldList& f) {
-  f("rule", c.rule, "sgd(..), adam(..), adamw(..), adagrad(..), rmsprop(..)");
-  f("schedule", c.schedule, "constant, step(..), multi_step(..), cosine(..), polynomial(..), each with warmup= and scale=none|linear|sqrt");
+void fields(OptimizerConfig& c, FieldList& f) {
+  f("schedule", c.schedule, schedules());
   f("decay_1d", c.decay_1d, "decay biases and weights of normalisations too");
   f("frozen", c.frozen, "patterns of parameters that stay as they are");
   f("lr_scale", c.lr_scale, "rules like 'head.*: 10': these parameters learn that much faster");
@@ -55,16 +120,27 @@ void fields(ObserveConfig& c, FieldList& f) {
   f("plan", c.plan, "predict memory and step time before the run and hold them against what is measured (`cohort train --plan`)");
 }
 
+namespace {
+constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {{"optim.rule", "optimizer"},
+                                                                      {"engine.strategy", "sync"},
+                                                                      {"comm", "backend"},
+                                                                      {"bits", "deterministic"},
+                                                                      {"scale", "loss_scale"},
+                                                                      {"engine.wire", "engine.comm_dtype"},
+                                                                      {"engine.wire_sum", "engine.comm_sum_dtype"}};
+}
+
 void fields(TrainConfig& c, FieldList& f) {
   f("name", c.name, "of the run");
   f("out", c.out, "folder of everything the run writes; empty: runs/<name>");
-  f("model", c.model, "mlp(..), cnn(..), asl_cnn, alexnet, vgg16, resnet18 .. 50, lstm(..), transformer(..), gpt(..)");
-  f("sync", c.sync, "short for engine.strategy: all_reduce(op=sum), zero(stage=2); empty: what that says");
-  f("comm", c.comm, collective::comm_words(),
-    "who moves gradients between ranks: own, or an engine underneath (docs/engines.md), which needs bits=free; auto: the fastest that is "
-    "here");
-  f("bits", c.bits, Words{"same", "free"},
-    "same: the same bits for any number of hosts and chunks; free: whatever is fastest may add in its own order");
+  f("model", c.model, models());
+  f("optimizer", c.optimizer, "the update rule: " + list_of(optim::rules()));
+  f("sync", c.sync, "how ranks train together: " + strategies());
+  f("backend", c.backend, collective::backend_names(),
+    "who moves gradients between ranks: native, or another library (docs/backends.md), which needs deterministic=false; auto: the "
+    "fastest that is here");
+  f("deterministic", c.deterministic,
+    "the same bits for any number of hosts and chunks; false: whatever is fastest may add in its own order");
   f("seed", c.seed, Range{0, 9e15}, "of first values, order of samples, random transforms and dropout");
   f("epochs", c.epochs, Range{0, 1e6}, "passes over the training set; 0: steps decides");
   f("steps", c.steps, Range{0, 1e12}, "updates; 0: epochs decides; with both, whichever ends first");
@@ -75,37 +151,32 @@ void fields(TrainConfig& c, FieldList& f) {
   f("sync_batch_norm", c.sync_batch_norm, "batch norm over the samples of all ranks");
   f("precision", c.precision, Words{"fp32", "bf16", "fp16"},
     "what forward and backward compute in where that is safe; parameters, gradients and updates are fp32");
-  f("scale", c.scale,
-    "loss scale: torch(..), deepspeed(..), megatron(..), colossalai(..), fairscale(..), constant(..), none; auto: torch for fp16, else "
-    "none");
+  f("loss_scale", c.loss_scale, list_of(optim::LossScale::schemas()) + "; auto: torch for fp16, else none");
   f("recompute", c.recompute,
-    "blocks whose inner results are computed again in backward instead of kept: none, every(2), names(h.3, h.7), until_fits(2GiB)");
+    fmt::format("blocks whose inner results are computed again in backward instead of kept: {}", kRecomputeForms));
   f("check_replicas", c.check_replicas, Range{0, 1e9},
-    "steps between two comparisons of what all ranks hold alike, which is also compared before every checkpoint: a difference stops the "
-    "run and names the rank; 0: never");
+    "steps between two comparisons of the tensors that are replicated on all ranks, which are also compared before every checkpoint: a "
+    "difference stops the run and names the rank; 0: never");
   f("data", c.data, "what is learned from");
   f("optim", c.optim, "how parameters are updated");
   f("engine", c.engine, "how gradients travel");
   f("checkpoint", c.checkpoint, "what is kept on disk, and when");
   f("observe", c.observe, "what can be watched");
+  for (const auto& [was, now] : kRenamed) f.renamed(was, now);
 }
 
 namespace {
 
 void check_precision(const TrainConfig& config) {
-  const auto scale = optim::LossScale::parse(scale_rule(config));
+  const auto scale = optim::LossScale::parse(loss_scale_spec(config));
   if (config.engine.early_update && scale.scales())
     throw_failure(Kind::usage, "engine.early_update cannot call off a step whose gradients overflow: it excludes the loss scale '{}'",
                   scale.spec());
-  const std::string strategy = Spec::parse(config.engine.strategy).name;
-  if (config.engine.wire != Precision::fp32 && strategy != "all_reduce")
-    throw_failure(Kind::usage, "engine.wire={} goes with all_reduce: strategy {} sends gradients in fp32", name_of(config.engine.wire),
-                  strategy);
+  const std::string strategy = Spec::parse(config.sync).name;
+  if (config.engine.comm_dtype != Precision::fp32 && strategy != "all_reduce")
+    throw_failure(Kind::usage, "engine.comm_dtype={} goes with all_reduce: strategy {} sends gradients in fp32",
+                  name_of(config.engine.comm_dtype), strategy);
 }
-
-}  // namespace
-
-namespace {
 
 // Gradients, state and updates are the host's, so a model on a GPU says where its parameters go.
 void check_device(const TrainConfig& config) {
@@ -114,7 +185,7 @@ void check_device(const TrainConfig& config) {
                         device.find_first_not_of("0123456789", 5) == std::string::npos;
   if (device != "cpu" && device != "cuda" && !numbered)
     throw_failure(Kind::usage, "device: '{}' is none of cpu, cuda, cuda:0, cuda:1 ..", device);
-  const Spec strategy = Spec::parse(config.engine.strategy);
+  const Spec strategy = Spec::parse(config.sync);
   const bool host =
       std::any_of(strategy.params.begin(), strategy.params.end(), [](const auto& p) { return p.key == "offload" && p.value == "host"; });
   if (device == "cpu" && host)
@@ -122,11 +193,11 @@ void check_device(const TrainConfig& config) {
         Kind::usage,
         "sync={}: offload=host is for a model on a GPU (device=cuda); on the CPU everything lies in the host's memory already, and "
         "offload=file:FOLDER takes it to a disk",
-        config.engine.strategy);
+        config.sync);
   if (device != "cpu" && !host)
     throw_failure(Kind::usage,
                   "device={} with sync={}: say sync=zero(stage=2, offload=host), or stage 3; other strategies train on the CPU", device,
-                  config.engine.strategy);
+                  config.sync);
   const char* const only_cpu = config.sync_batch_norm   ? "sync_batch_norm"
                                : config.engine.autotune ? "engine.autotune"
                                : config.observe.plan    ? "observe.plan"
@@ -141,35 +212,43 @@ void check(const TrainConfig& config) {
   if (config.epochs == 0 && config.steps == 0) throw_failure(Kind::usage, "epochs and steps are both 0: say how long to train");
   if (config.name.empty() || config.name.find('/') != std::string::npos)
     throw_failure(Kind::usage, "name: '{}' must be one word that can name a folder", config.name);
-  optim::make(config.optim.rule);
+  optim::make(config.optimizer);
   optim::Schedule::parse(config.optim.schedule);
   for (const auto& rule : config.optim.lr_scale) optim::parse_lr_scale(rule);
   RecomputeChoice::parse(config.recompute);
-  Spec::parse(nn::sized(config.model));
+  Spec::parse(model_spec_of(config.model));
   Spec::parse(config.data.train);
   if (!config.data.test.empty()) Spec::parse(config.data.test);
-  Spec::parse(config.engine.strategy);
+  Spec::parse(config.sync);
   if (config.engine.early_update && config.engine.clip_norm > 0)
     throw_failure(Kind::usage, "engine.early_update updates before the norm of the whole gradient is known: it excludes engine.clip_norm");
   check_precision(config);
   check_device(config);
-  if (config.bits == "same" && config.comm != "own" && config.comm != "auto")
-    throw_failure(Kind::usage, "comm={} adds in an order of its own, so runs would not repeat bit for bit: say bits=free too, or comm=own",
-                  config.comm);
+  if (config.deterministic && config.backend != "native" && config.backend != "auto")
+    throw_failure(Kind::usage,
+                  "backend={} adds in an order of its own, so runs would not repeat bit for bit: say deterministic=false too, or "
+                  "backend=native",
+                  config.backend);
 }
 
-std::string scale_rule(const TrainConfig& config) {
-  if (config.scale != "auto") return config.scale;
-  return config.precision == Precision::fp16 || config.engine.wire == Precision::fp16 ? "torch" : "none";
+engine::EngineOptions engine_options(const TrainConfig& config) {
+  engine::EngineOptions options = config.engine;
+  options.strategy = config.sync;
+  return options;
+}
+
+std::string loss_scale_spec(const TrainConfig& config) {
+  if (config.loss_scale != "auto") return config.loss_scale;
+  return config.precision == Precision::fp16 || config.engine.comm_dtype == Precision::fp16 ? "torch" : "none";
 }
 
 std::string forecast_file(const TrainConfig& config) { return run_folder(config) + "/forecast.json"; }
 std::string run_folder(const TrainConfig& config) { return config.out.empty() ? "runs/" + config.name : config.out; }
 
-bool shards_state(const TrainConfig& config) { return Spec::parse(config.engine.strategy).name == "zero"; }
+bool shards_state(const TrainConfig& config) { return Spec::parse(config.sync).name == "zero"; }
 
-bool keeps_buddies(const TrainConfig& config) {
-  const Spec strategy = Spec::parse(config.engine.strategy);
+bool has_buddy_copies(const TrainConfig& config) {
+  const Spec strategy = Spec::parse(config.sync);
   const auto* buddy = strategy.find("buddy");
   return buddy != nullptr && buddy->value != "false";
 }
@@ -179,14 +258,13 @@ void check_elastic(const TrainConfig& config) {
     throw_failure(Kind::usage, "an elastic job (--min-n) cannot have {}: {}", what, why);
   };
   if (config.device != "cpu")
-    refuse(fmt::format("device={}", config.device),
-           "what is handed from one roster to the next lies in the host's memory; take device=cpu");
-  if (config.engine.early_update) refuse("engine.early_update", "a step that a rank is lost in could not be called off");
+    refuse(fmt::format("device={}", config.device), "state that goes from one roster to the next is in the host's memory; take device=cpu");
+  if (config.engine.early_update) refuse("engine.early_update", "a step in which a rank is lost could not be called off");
   if (config.sync_batch_norm) refuse("sync_batch_norm", "its layers are tied to one set of ranks");
   if (config.engine.autotune) refuse("engine.autotune", "it would try everything again after every change");
-  if (config.comm != "own")
-    refuse(fmt::format("comm={}", config.comm), "an engine underneath keeps to the ranks it was opened with; take comm=own");
+  if (config.backend != "native")
+    refuse(fmt::format("backend={}", config.backend), "it keeps to the ranks it was opened with; take backend=native");
   if (config.observe.plan) refuse("observe.plan", "a prediction is for one number of ranks");
 }
 
-}  // namespace cohort
+}  // namespace cohort::train

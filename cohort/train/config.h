@@ -1,4 +1,4 @@
-// What a training run is told: one struct tree, from which come the YAML file, `--set key=value`, `cohort train --help-config` and the
+// The settings of a training run: one struct tree, from which come the YAML file, `--set key=value`, `cohort train --help-config` and the
 // reference page. No torch here: the launcher reads and checks it before any rank starts.
 // Owner: values. Threads: any. Failure: Kind::usage with the line and the nearest name. To add a field: here and in fields().
 #pragma once
@@ -9,7 +9,7 @@
 #include "cohort/base/precision.h"
 #include "cohort/engine/options.h"
 
-namespace cohort {
+namespace cohort::train {
 
 struct DataConfig {
   std::string train = "fashion_mnist";
@@ -23,15 +23,14 @@ struct DataConfig {
 };
 void fields(DataConfig& c, FieldList& f);
 
-struct OptimConfig {
-  std::string rule = "sgd(lr=0.05, momentum=0.9, weight_decay=5e-4)";
+struct OptimizerConfig {
   std::string schedule = "cosine(warmup=0.05)";
   bool decay_1d = false;
   std::vector<std::string> frozen;
   std::vector<std::string> lr_scale;
   double label_smoothing = 0;
 };
-void fields(OptimConfig& c, FieldList& f);
+void fields(OptimizerConfig& c, FieldList& f);
 
 struct CheckpointConfig {
   int every_steps = 0;
@@ -62,30 +61,40 @@ struct TrainConfig {
   std::int64_t steps = 0;
   std::string device = "cpu";
   int threads = 0;
-  std::string comm = "own";  // of JobOptions, as bits
-  std::string bits = "same";
-  std::string sync;  // another name of engine.strategy, for files and --set
+  std::string backend = "native";  // of JobOptions, as deterministic
+  bool deterministic = true;
+  std::string sync = "all_reduce(op=sum)";
+  std::string optimizer = "sgd(lr=0.05, momentum=0.9, weight_decay=5e-4)";
   bool sync_batch_norm = false;
   Precision precision = Precision::fp32;
-  std::string scale = "auto";
+  std::string loss_scale = "auto";
   std::string recompute = "none";
   int check_replicas = 100;
   DataConfig data;
-  OptimConfig optim;
-  engine::EngineOptions engine{.strategy = "all_reduce(op=sum)"};
+  OptimizerConfig optim;
+  engine::EngineOptions engine;  // without its strategy, which is `sync`: see engine_options()
   CheckpointConfig checkpoint;
   ObserveConfig observe;
 };
 void fields(TrainConfig& c, FieldList& f);
+engine::EngineOptions engine_options(const TrainConfig& config);  // config.engine with the strategy that config.sync says
 
-// Combinations that cannot be, with the reason. Specs are parsed as far as that needs no torch.
+// Kind::usage with the reason for combinations that cannot be. Specs are parsed as far as that needs no torch.
 void check(const TrainConfig& config);
-// Kind::usage with the reason for what cannot be elastic: early_update, ties to one roster or to a device.
+// Kind::usage with the reason for what an elastic job cannot have: early_update, whatever is tied to one set of ranks or to a device.
 void check_elastic(const TrainConfig& config);
-bool shards_state(const TrainConfig& config);          // no rank has all of the optimizer's state
-bool keeps_buddies(const TrainConfig& config);         // and one that is lost has a buddy that does
-std::string scale_rule(const TrainConfig& config);     // of the loss: config.scale, or what auto means
-std::string run_folder(const TrainConfig& config);     // config.out, or runs/<name>
-std::string forecast_file(const TrainConfig& config);  // what `cohort plan` said about the run before it began; in its folder
+bool shards_state(const TrainConfig& config);            // no rank has all of the optimizer's state
+bool has_buddy_copies(const TrainConfig& config);        // and one that is lost has a buddy that does
+std::string loss_scale_spec(const TrainConfig& config);  // config.loss_scale, or what auto means
+std::string run_folder(const TrainConfig& config);       // config.out, or runs/<name>
+std::string forecast_file(const TrainConfig& config);    // what `cohort plan` said about the run before it began; in its folder
 
+}  // namespace cohort::train
+
+namespace cohort {
+using train::CheckpointConfig;
+using train::DataConfig;
+using train::ObserveConfig;
+using train::OptimizerConfig;
+using train::TrainConfig;
 }  // namespace cohort

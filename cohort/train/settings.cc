@@ -5,7 +5,7 @@
 
 #include "cohort/base/error.h"
 
-namespace cohort {
+namespace cohort::train {
 
 namespace {
 
@@ -18,21 +18,12 @@ void read(const SettingsSource& source, Config& config) {
   for (const auto& set : source.sets) config.set(set);
 }
 
-void adopt_sync(TrainConfig& config) {
-  if (config.sync.empty()) return;
-  if (config.engine.strategy != TrainConfig{}.engine.strategy && config.engine.strategy != config.sync)
-    throw_failure(Kind::usage, "sync ({}) and engine.strategy ({}) are two names of one setting: keep one of them", config.sync,
-                  config.engine.strategy);
-  config.engine.strategy = config.sync;
-}
-
 }  // namespace
 
 TrainConfig read_settings(const SettingsSource& source) {
   TrainConfig values;
   Config config(values);
   read(source, config);
-  adopt_sync(values);
   check(values);
   return values;
 }
@@ -41,9 +32,8 @@ std::string show_settings(const SettingsSource& source) {
   TrainConfig values;
   Config config(values);
   read(source, config);
-  adopt_sync(values);
   check(values);
   return config.yaml();
 }
 
-}  // namespace cohort
+}  // namespace cohort::train

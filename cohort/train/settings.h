@@ -6,15 +6,15 @@
 
 #include "cohort/train/config.h"
 
-namespace cohort {
+namespace cohort::train {
 
 struct SettingsSource {
   std::string file;               // YAML; empty: the defaults
-  std::vector<std::string> sets;  // "optim.rule=adam(lr=1e-3)"
+  std::vector<std::string> sets;  // "optimizer=adam(lr=1e-3)"
 };
 
 // Kind::usage with file, line and column, or the nearest name. Also checked for combinations that cannot be.
 TrainConfig read_settings(const SettingsSource& source);
 std::string show_settings(const SettingsSource& source);  // the same as YAML, each value with where it comes from
 
-}  // namespace cohort
+}  // namespace cohort::train

@@ -2,7 +2,7 @@
 //   cohort run -n 2 02_wrap_your_loop          (also alone, or under torchrun, mpirun, srun)
 // Data: ten patterns of 28 x 28 under noise, made up here so that nothing has to be downloaded.
 #include <cohort/cohort.h>
-#include <cohort/train/loop/data_parallel.h>
+#include <cohort/ddp/data_parallel.h>
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -27,9 +27,9 @@ struct Samples {
 // Sample i of a seed is the same whoever draws it; a batch of one rank is its part of the batch of all.
 Samples draw(std::uint64_t seed, std::int64_t count, std::int64_t part, std::int64_t parts) {
   const at::Tensor patterns = at::randn({kClasses, kPixels}, at::detail::createCPUGenerator(1));
-  auto dice = at::detail::createCPUGenerator(seed);
-  const at::Tensor labels = at::randint(kClasses, {count}, dice, at::kLong);
-  const at::Tensor images = patterns.index({labels}) + 6 * at::randn({count, kPixels}, dice);
+  auto generator = at::detail::createCPUGenerator(seed);
+  const at::Tensor labels = at::randint(kClasses, {count}, generator, at::kLong);
+  const at::Tensor images = patterns.index({labels}) + 6 * at::randn({count, kPixels}, generator);
   const std::int64_t first = count * part / parts, last = count * (part + 1) / parts;
   return {images.slice(0, first, last), labels.slice(0, first, last)};
 }

@@ -23,14 +23,14 @@ int main(int argc, char** argv) try {
   config.data.train = "synthetic(shape=1x12x12, samples=2000)";
   config.data.test = "synthetic(shape=1x12x12, samples=500, split=test)";
   config.data.batch = 50;
-  config.optim.rule = "sgd(lr=0.05, momentum=0.9)";
+  config.optimizer = "sgd(lr=0.05, momentum=0.9)";
   config.optim.schedule = "cosine(warmup=0.1)";
   config.observe.tensorboard = config.observe.report = false;
 
   cohort::Trainer trainer(job, config);  // wrong settings end here, before anything is written
   const cohort::RunSummary summary = trainer.run();
 
-  if (job.rank().value == 0) std::printf("%s", cohort::summary_text(summary).c_str());
+  if (job.rank().value == 0) std::printf("%s", cohort::train::summary_text(summary).c_str());
   if (argc == 1 && job.rank().value == 0) std::filesystem::remove_all(config.out);  // nobody asked to keep it
   return summary.test.accuracy > 0.9 ? 0 : 1;
 } catch (const std::exception& failure) {

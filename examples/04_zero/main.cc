@@ -1,9 +1,9 @@
-// A training loop whose optimizer state, gradients and parameters are spread over the ranks (ZeRO, stage 3), and what each rank holds of
+// A training loop whose optimizer state, gradients and parameters are sharded over the ranks (ZeRO, stage 3), and what each rank holds of
 // them.
 //   cohort run -n 2 04_zero          (also alone, or under torchrun, mpirun, srun; an argument 1, 2 or 3 says the stage)
 // Data: ten patterns of 28 x 28 under noise, made up here so that nothing has to be downloaded.
 #include <cohort/cohort.h>
-#include <cohort/train/loop/sharded.h>
+#include <cohort/ddp/sharded.h>
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -20,7 +20,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear middle = register_module("middle", torch::nn::Linear(kWidth, kWidth));
   torch::nn::Linear out = register_module("out", torch::nn::Linear(kWidth, kClasses));
 
-  // A block's parameters are there while it runs, and gone before the next one.
+  // A block's parameters are gathered while it runs, and freed before the next one.
   at::Tensor forward(cohort::Sharded& zero, at::Tensor x) {
     x = zero.block("in", x, [this](const at::Tensor& t) { return torch::relu(in(t)); });
     x = zero.block("middle", x, [this](const at::Tensor& t) { return torch::relu(middle(t)); });
@@ -35,9 +35,9 @@ struct Samples {
 // Sample i of a seed is the same whoever draws it; a batch of one rank is its part of the batch of all.
 Samples draw(std::uint64_t seed, std::int64_t count, std::int64_t part, std::int64_t parts) {
   const at::Tensor patterns = at::randn({kClasses, kPixels}, at::detail::createCPUGenerator(1));
-  auto dice = at::detail::createCPUGenerator(seed);
-  const at::Tensor labels = at::randint(kClasses, {count}, dice, at::kLong);
-  const at::Tensor images = patterns.index({labels}) + 6 * at::randn({count, kPixels}, dice);
+  auto generator = at::detail::createCPUGenerator(seed);
+  const at::Tensor labels = at::randint(kClasses, {count}, generator, at::kLong);
+  const at::Tensor images = patterns.index({labels}) + 6 * at::randn({count, kPixels}, generator);
   const std::int64_t first = count * part / parts, last = count * (part + 1) / parts;
   return {images.slice(0, first, last), labels.slice(0, first, last)};
 }
@@ -60,7 +60,7 @@ int main(int argc, char** argv) try {
   for (const auto& p : net.parameters()) parameters += p.numel();
   cohort::ShardedOptions options{.stage = argc > 1 ? std::atoi(argv[1]) : 3, .optimizer = "adamw(lr=1e-3)", .clip_norm = 1};
   options.blocks = {{"in", net.in.ptr()}, {"middle", net.middle.ptr()}, {"out", net.out.ptr()}};
-  cohort::Sharded zero(job, net, options);  // rank 0's values, shared out
+  cohort::Sharded zero(job, net, options);  // rank 0's values, sharded
 
   for (int step = 1; step <= kSteps; ++step) {
     const Samples mine = draw(static_cast<std::uint64_t>(step), kBatch, job.rank().value, job.size());

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Images sorted into classes with torch's DistributedDataParallel, on Cohort: one import and one word are all that changes.
+"""Images sorted into classes with torch's DistributedDataParallel, on Cohort: one import and one argument are all that changes.
 
     cohort run -n 2 -- python ddp.py
     torchrun --nproc-per-node 2 ddp.py

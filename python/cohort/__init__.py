@@ -1,6 +1,6 @@
 """Cohort: adaptive distributed training.
 
-    import cohort.torch as hvd          # Horovod's interface on Cohort's engine
+    import cohort.torch as hvd          # Horovod's interface on Cohort
     import cohort                       # torch.distributed.init_process_group("cohort")
 
 The first is described by help(cohort.torch), the second by help(cohort.distributed).

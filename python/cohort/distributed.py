@@ -3,7 +3,7 @@
     import cohort
     torch.distributed.init_process_group("cohort")
 
-From there on everything built on torch.distributed runs on Cohort's floor, unchanged: DistributedDataParallel,
+From then on everything built on torch.distributed runs on Cohort, unchanged: DistributedDataParallel,
 ZeroRedundancyOptimizer, fully_shard (FSDP2), DTensor, torch.distributed.checkpoint, new_group, point to point. Scripts are started by
 torchrun or by `cohort run`. With a second backend for GPU tensors: init_process_group("cpu:cohort,cuda:nccl").
 
@@ -27,25 +27,25 @@ from cohort import _core
 
 __all__ = ["register", "serve_large_tensors", "shared_memory", "shared_tensor"]
 
-_DISCARD_PORT = 9  # nothing is sent there: connecting a datagram socket only asks the kernel for the way
+_DISCARD_PORT = 9  # nothing is sent there: connecting a datagram socket only looks up the route
 
 
 def _address():
-    """Where other hosts reach this one: what was said, or the way to the master; "" when only this host is known."""
-    said = os.environ.get("COHORT_ADDRESS")
-    if said:
-        return said
+    """Where other hosts reach this one: COHORT_ADDRESS, or the local address of a route to the master; "" when only this host is known."""
+    address = os.environ.get("COHORT_ADDRESS")
+    if address:
+        return address
     master = os.environ.get("MASTER_ADDR")
     if not master:
         return ""
     try:
-        family, kind, protocol, _, there = socket.getaddrinfo(master, _DISCARD_PORT, type=socket.SOCK_DGRAM)[0]
+        family, kind, protocol, _, target = socket.getaddrinfo(master, _DISCARD_PORT, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            probe.connect(there)
-            here = probe.getsockname()[0]
+            probe.connect(target)
+            local = probe.getsockname()[0]
     except OSError:
         return ""
-    return "" if ipaddress.ip_address(here).is_loopback else here
+    return "" if ipaddress.ip_address(local).is_loopback else local
 
 
 def _create(options, backend_options=None):
@@ -57,7 +57,7 @@ def _create(options, backend_options=None):
     if not dist.is_available():
         raise RuntimeError("this torch was built without torch.distributed")
     if os.environ.get("COHORT_ELASTIC"):
-        raise RuntimeError("torch.distributed has a fixed number of ranks, and those of this job come and go: start it without --min-n, or "
+        raise RuntimeError("torch.distributed has a fixed number of ranks, and those of this elastic job change: start it without --min-n, or "
                            "train with cohort.torch and hvd.elastic.run")
     threshold = os.environ.get("COHORT_SHARED_TENSORS")
     if threshold:

@@ -7,7 +7,7 @@
             state.commit()
 
 A commit is the point that a failure goes back to. In an elastic job (`cohort run --min-n`, `horovodrun --min-np`) workers come and go: when one
-is lost the others go on from the last commit, newcomers take over rank 0's state, and changes that nobody died for happen at a commit. In a
+is lost the others go on from the last commit, new workers receive rank 0's state, and planned changes happen at a commit. In a
 job with a fixed number of ranks a HorovodInternalError that leaves all of them alive (a stall, an operation that the ranks disagree about) is
 recovered from; a lost rank ends the job.
 """
@@ -29,7 +29,7 @@ class HostUpdateResult:
 
 
 class State:
-    """What survives. A subclass says how: save(), restore(), sync(), and reset() where a change of ranks needs work."""
+    """What survives. A subclass defines how: save(), restore(), sync(), and reset() where a change of ranks needs work."""
 
     def __init__(self, bcast_object, get_rank):
         self._bcast_object = bcast_object
@@ -39,32 +39,31 @@ class State:
         self._reset_callbacks = []
 
     def register_reset_callbacks(self, callbacks):
-        """Functions without arguments to call after the ranks have met again: scale the learning rate, rebuild a loader."""
+        """Functions without arguments to call after the ranks have connected again: scale the learning rate, rebuild a loader."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self):
-        """The ranks have met again."""
+        """The ranks have connected again."""
         self._host_messages = queue.Queue()
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def on_hosts_updated(self, timestamp, update_res=HostUpdateResult.added):
-        """Somebody (from any thread) says that the hosts have changed; the next commit or check raises HostsUpdatedInterrupt on all ranks."""
+        """To be called (from any thread) when the hosts have changed; the next commit or check raises HostsUpdatedInterrupt on all ranks."""
         self._host_messages.put((timestamp, update_res))
 
     def commit(self):
         """Saves, and raises HostsUpdatedInterrupt on every rank when ranks are to change. All ranks call it.
 
-        In an elastic job a commit counts everywhere or nowhere. Until it does, what was saved before is kept; the state itself is what is
-        voted upon, and nobody touches it meanwhile.
+        In an elastic job a commit counts everywhere or nowhere. Until it does, what was saved before is kept; the state itself is what is voted upon, and must not change meanwhile.
         """
         membership.need_epoch("commit()")
         if not membership.elastic():
             self.save()
             return self.check_host_updates()
         try:
-            change = membership.vote(self._has_news(), "commit")
+            change = membership.vote(self._host_change_pending(), "commit")
         except HorovodInternalError:
             try:
                 membership.leave_epoch()
@@ -78,14 +77,14 @@ class State:
         if change:
             raise HostsUpdatedInterrupt()
 
-    def _has_news(self):
+    def _host_change_pending(self):
         return not self._host_messages.empty()
 
     def check_host_updates(self):
-        """Raises HostsUpdatedInterrupt on every rank when rank 0 has heard of a change. A collective: all ranks call it."""
+        """Raises HostsUpdatedInterrupt on every rank when rank 0 knows of a change. A collective: all ranks call it."""
         membership.need_epoch("check_host_updates()")
         if membership.elastic():
-            if membership.vote(self._has_news(), "check"):
+            if membership.vote(self._host_change_pending(), "check"):
                 raise HostsUpdatedInterrupt()
             return
         newest, result = self._last_updated_timestamp, HostUpdateResult.no_update
@@ -107,11 +106,11 @@ class State:
         raise NotImplementedError
 
     def sync(self):
-        """Takes over what rank 0 has."""
+        """Replaces the state by rank 0's."""
         raise NotImplementedError
 
     def reset(self):
-        """The ranks have met again; for subclasses."""
+        """The ranks have connected again; for subclasses."""
 
 
 class ObjectState(State):
@@ -141,58 +140,58 @@ class ObjectState(State):
 
 
 def run_fn(func, reset):
-    """`func(state, ...)`, run again from the last commit after each failure and each change of hosts; reset() makes the ranks meet again."""
+    """`func(state, ...)`, run again from the last commit after each failure and each change of hosts; reset() connects the ranks again."""
 
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
-        with membership.attended():
+        with membership.elastic_run():
             return _train(func, reset, state, args, kwargs)
 
     return wrapper
 
 
 def _train(func, reset, state, args, kwargs):
-    met_again = skip_sync = False
+    reconnected = skip_sync = False
     while True:
         results = []
         try:
-            if met_again:
+            if reconnected:
                 state.on_reset()
             if not skip_sync:
                 state.sync()
-                membership.healed()
+                membership.state_synced()
             results.append(func(state, *args, **kwargs))
             membership.end()
             return results[0]
         except HorovodInternalError:
             try:
                 membership.leave_epoch()
-            except membership.Over:
+            except membership.JobOver:
                 if not results:
                     raise
-                return results[0]  # the others have heard that all are done, and this rank is
+                return results[0]  # the others know that all are done, and this rank is
             except SystemExit:
-                state.restore()  # for whoever saves it now
+                state.restore()  # for code that saves it now
                 raise
             state.restore()
             skip_sync = False
         except HostsUpdatedInterrupt as change:
             membership.leave_epoch()
             skip_sync = change.skip_sync
-        _meet_again(reset)
-        met_again = True
+        _reconnect(reset)
+        reconnected = True
 
 
-def _meet_again(reset):
+def _reconnect(reset):
     while True:
         try:
             return reset()
         except HorovodInternalError as error:
-            if membership.elastic():  # somebody was lost while they met
+            if membership.elastic():  # a rank was lost while they connected
                 membership.leave_epoch()
                 continue
             if membership.is_elastic_job():
                 raise
-            raise HorovodInternalError(f"the ranks could not meet again: {error}. In a job with a fixed number of ranks only those it was "
+            raise HorovodInternalError(f"the ranks could not connect again: {error}. In a job with a fixed number of ranks only those it was "
                                        "started with can; `cohort run --min-n` goes on with others. Start the job again from its last "
                                        "checkpoint") from error

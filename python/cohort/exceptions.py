@@ -4,7 +4,7 @@
 class HorovodInternalError(RuntimeError):
     """An operation failed for a reason outside this rank's arguments: a rank was lost, gave up, or a time limit passed.
 
-    The message names the operation and the rank. After it the engine is of no more use: hvd.shutdown() and hvd.init(), or, in
+    The message names the operation and the rank. After it this job cannot be used any more: hvd.shutdown() and hvd.init(), or, in
     elastic training, what hvd.elastic.run does.
     """
 
@@ -12,7 +12,7 @@ class HorovodInternalError(RuntimeError):
 class HostsUpdatedInterrupt(RuntimeError):
     """Hosts were added or removed; elastic training goes on from the current state with the new set of ranks.
 
-    skip_sync is true when hosts were only removed: then nobody new needs the state.
+    skip_sync is true when hosts were only removed: then no new worker needs the state.
     """
 
     def __init__(self, skip_sync=False):

@@ -15,7 +15,7 @@ from cohort.horovodrun_options import BY_NAME, OPTIONS
 
 
 class Refused(Exception):
-    """A sentence for the user."""
+    """An error message for the user."""
 
 
 class AnotherHost(ValueError):
@@ -53,7 +53,7 @@ class Plan:
 
     run: list  # options of `cohort run`
     env: dict
-    notes: list  # sentences about what has no effect
+    notes: list  # messages about options without effect
     command: list
     asked: str = ""  # help, version, check-build
 
@@ -125,7 +125,7 @@ def _settle(done, given):
         raise Refused(str(error)) from None
     ranks = value.get("-np") or str(slots or "")
     if not ranks and not elsewhere and "--host-discovery-script" not in value:
-        raise Refused("say how many ranks: horovodrun -np 2 python train.py")
+        raise Refused("give the number of ranks: horovodrun -np 2 python train.py")
     if ranks and (not ranks.isdigit() or int(ranks) < 1):
         raise Refused(f"-np: '{ranks}' is not a number of ranks")
     if slots and int(ranks) > slots:
@@ -149,12 +149,12 @@ def _settle_elastic(done, given, ranks):
     if "--min-np" not in given and ("--max-np" in asked or "--host-discovery-script" in asked) and ranks:
         done.run += ["--min-n", ranks]
     elif "--min-np" not in given and asked and asked != ["--host-discovery-script"]:
-        raise Refused(f"{asked[0]} is for jobs whose ranks come and go: say how few may go on, --min-np")
+        raise Refused(f"{asked[0]} is for elastic jobs: give the smallest number of ranks, --min-np")
     if "--blacklist-cooldown-range" in given:
         least, most = (_scaled("--blacklist-cooldown-range", text, 1) for text in given["--blacklist-cooldown-range"][1])
         done.run += ["--host-cool-down", least]
         if int(most) != int(least) * _LONGEST_COOL_DOWN:
-            done.notes.append(f"--blacklist-cooldown-range: the time a lost host rests doubles from {least} s to {_LONGEST_COOL_DOWN} times that, "
+            done.notes.append(f"--blacklist-cooldown-range: the back-off of a lost host doubles from {least} s to {_LONGEST_COOL_DOWN} times that, "
                               f"not to {most} s")
     if not done.env.get("COHORT_RESET_LIMIT", "0").isdigit():
         raise Refused(f"--reset-limit: '{done.env['COHORT_RESET_LIMIT']}' is no number of changes")
@@ -181,7 +181,7 @@ def check_build():
               "Available Controllers": {"MPI": hvd.mpi_built(), "Gloo": hvd.gloo_built()},
               "Available Tensor Operations": {"NCCL": hvd.nccl_built(), "DDL": hvd.ddl_built(), "CCL": hvd.ccl_built(), "MPI": hvd.mpi_built(),
                                               "Gloo": hvd.gloo_built()}}
-    lines = [f"Cohort {cohort.__version__} (Horovod's interface; Cohort's own engine stands in Gloo's place):"]
+    lines = [f"Cohort {cohort.__version__} (Horovod's interface; Cohort's native backend takes Gloo's place):"]
     for title, rows in tables.items():
         lines += ["", f"{title}:", *(f"    [{'X' if there else ' '}] {word}" for word, there in rows.items())]
     return "\n".join(lines)

@@ -1,8 +1,8 @@
-"""This process in an elastic job (`cohort run --min-n`), where workers come and go: what hvd.init and hvd.elastic.run stand on.
+"""This process in an elastic job (`cohort run --min-n`), where workers come and go: used by hvd.init and hvd.elastic.run.
 
-The job goes through epochs, each with ranks of its own. A worker hears of the next one when the coordinator has formed it; then it connects,
-takes over rank 0's state if it is new, and trains until somebody is lost or the ranks are to change. In a job with a fixed number of ranks
-everything here is nothing.
+The job goes through epochs, each with ranks of its own. A worker gets the next one when the coordinator has formed it; then it connects,
+receives rank 0's state if it is new, and trains until a rank is lost or the ranks are to change. In a job with a fixed number of ranks
+nothing here has an effect.
 """
 import atexit
 import contextlib
@@ -16,42 +16,42 @@ from cohort import _core
 from cohort.exceptions import HorovodInternalError
 
 
-class Over(RuntimeError):
+class JobOver(RuntimeError):
     """The job has been trained to its end, by others."""
 
 
-_met = False
+_joined = False
 _depth = 0  # of functions with hvd.elastic.run inside each other
 
 
-def meet(connect):
-    """Calls connect(), which makes this process a rank; in an elastic job, of the next epoch, as often as it takes."""
-    global _met
+def connect(init):
+    """Calls init(), which makes this process a rank; in an elastic job, of the next epoch, as often as it takes."""
+    global _joined
     atexit.unregister(_end_at_exit)
     atexit.register(_end_at_exit)
     while True:
         try:
-            elastic = _hear()
-        except Over:
-            if _met:
+            elastic = _await_epoch()
+        except JobOver:
+            if _joined:
                 raise
-            _go("the job was over before it could join")
-        if connect():
-            _met = _met or elastic
+            _exit_job("the job was over before it could join")
+        if init():
+            _joined = _joined or elastic
             return
 
 
-def _hear():
-    """Waits until there is an epoch to enter; False where the job is not elastic. HorovodInternalError tells why the job was given up."""
-    word = _core.next_epoch()
-    if word == "released":
-        _go("it was asked to")
-    if word == "over":
-        raise Over("the job is over: hvd.elastic.run has ended on all ranks")
-    return word == "epoch"
+def _await_epoch():
+    """Waits until there is an epoch to enter; False where the job is not elastic. HorovodInternalError: the job was given up, with the reason."""
+    answer = _core.next_epoch()
+    if answer == "released":
+        _exit_job("it was asked to")
+    if answer == "over":
+        raise JobOver("the job is over: hvd.elastic.run has ended on all ranks")
+    return answer == "epoch"
 
 
-def _go(why):
+def _exit_job(why):
     print(f"cohort: worker (process {os.getpid()}) leaves the job: {why}", file=sys.stderr, flush=True)
     raise SystemExit(0)
 
@@ -62,20 +62,20 @@ def elastic():
 
 
 def need_epoch(what):
-    """HorovodInternalError where this process has left an epoch of its job and not yet met the others in the next."""
-    if _core.between():
+    """HorovodInternalError where this process has left an epoch of its job and not yet connected to the others in the next."""
+    if _core.between_epochs():
         raise HorovodInternalError(f"{what} between two epochs of an elastic job: a HorovodInternalError was not passed on to hvd.elastic.run")
 
 
 def is_elastic_job():
-    """Whether it ever was one."""
-    return _met
+    """Whether this process ever was in an elastic job."""
+    return _joined
 
 
-def healed():
-    """This process has taken over the state of rank 0."""
+def state_synced():
+    """This process has received the state of rank 0."""
     if _core.elastic():
-        _core.healed()
+        _core.state_synced()
 
 
 def vote(wish, what):
@@ -87,15 +87,15 @@ def vote(wish, what):
 
 
 def leave_epoch():
-    """Steps out of the epoch and waits for what comes next; this process still knows its old rank and size."""
+    """Leaves the epoch and waits for the next one; this process still knows its old rank and size."""
     if _core.elastic():
         _core.leave_epoch()
-        _hear()
+        _await_epoch()
 
 
 def commit_counts():
     """After a vote that failed, and leave_epoch(): whether the commit counts all the same, since another rank may have seen it pass."""
-    return _core.finishes()
+    return _core.commit_counts()
 
 
 def end():
@@ -104,8 +104,8 @@ def end():
         return
     vote(False, "end")
     _core.end_job()
-    with contextlib.suppress(Over):
-        _hear()
+    with contextlib.suppress(JobOver):
+        _await_epoch()
 
 
 def _end_at_exit():
@@ -114,10 +114,10 @@ def _end_at_exit():
 
 
 @contextlib.contextmanager
-def attended():
+def elastic_run():
     """While hvd.elastic.run is at work: SIGTERM and SIGUSR1 are the notice to leave, where the program has no handler of its own."""
     global _depth
-    if _met and _depth == 0 and not _core.elastic() and not _core.between():
+    if _joined and _depth == 0 and not _core.elastic() and not _core.between_epochs():
         warnings.warn("the job was over when the first function with @hvd.elastic.run had returned on all ranks: what is lost in this one is "
                       "not replaced. Call both from one such function", stacklevel=4)
     _depth += 1
@@ -142,10 +142,10 @@ def _notices():
     numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, asked)
-    _core.guide(True)
+    _core.set_elastic_run(True)
     try:
         yield
     finally:
-        _core.guide(False)
+        _core.set_elastic_run(False)
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)

@@ -13,7 +13,7 @@ except ImportError:
 
 
 def dumps(obj) -> bytes:
-    """The object as bytes. TypeError says what to do about one that cannot travel."""
+    """The object as bytes. TypeError with the next step for one that cannot be pickled."""
     buffer = io.BytesIO()
     try:
         _pickler.dump(obj, buffer, protocol=pickle.HIGHEST_PROTOCOL)

@@ -46,7 +46,7 @@ _REFUSED = dict(
     reset_limit="jobs whose number of ranks changes", elastic_timeout="jobs whose number of ranks changes",
     min_num_proc="jobs whose number of ranks changes", max_num_proc="jobs whose number of ranks changes",
     cooldown_range="jobs whose number of ranks changes", ssh_port="several hosts", ssh_identity_file="several hosts",
-    network_interface="several hosts", network_interfaces="several hosts", use_mpi="Open MPI's engine", mpi_args="Open MPI's engine")
+    network_interface="several hosts", network_interfaces="several hosts", use_mpi="Open MPI", mpi_args="Open MPI")
 
 
 def _ranks_asked_for(num_proc, np, hosts, hostfile):
@@ -68,17 +68,17 @@ def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_pro
     func: defined at the top level of a module, or anything with cloudpickle installed. In a script, keep the call of run() under
         `if __name__ == "__main__":` (without cloudpickle the ranks import the script).
     hosts, hostfile: "localhost:4", or a file of such lines; other hosts are refused.
-    start_timeout: seconds the ranks may take to meet. output_filename: a folder for rank.N/stdout and stderr. verbose: say what is started.
+    start_timeout: seconds the ranks may take to connect. output_filename: a folder for rank.N/stdout and stderr. verbose: print what is started.
     executable: the Python to use. env: the ranks' environment instead of this one. disable_cache, use_gloo: understood, without effect.
 
-    RuntimeError tells which rank failed, with its traceback. Nothing is left running.
+    RuntimeError names the rank that failed, with its traceback. Nothing is left running.
     """
     for name, value in others.items():
         if name not in _REFUSED:
             raise TypeError(f"run() got an unexpected keyword argument '{name}'")
         if value:
             raise ValueError(f"run({name}=...) is refused: it is about {_REFUSED[name]}, and ranks are started on this host only, as many as "
-                             "num_proc says, on Cohort's own engine")
+                             "num_proc says, over Cohort's own transports")
     ranks = _ranks_asked_for(num_proc, np, hosts, hostfile)
     preparation = spawn.get_preparation_data("cohort.run")
     preparation.pop("authkey", None)  # of multiprocessing's own links, which are not used
@@ -106,7 +106,7 @@ def _values(results, status):
     missing = [str(rank) for rank, data in enumerate(results) if data[:1] != b"V"]
     if missing or status != 0:
         what = f"no result of rank {', '.join(missing)}" if missing else "all ranks had returned"
-        raise RuntimeError(f"the job ended with status {status}, {what}; its output says why")
+        raise RuntimeError(f"the job ended with status {status}, {what}; see its output for the reason")
     return [pickling.loads(data[1:]) for data in results]
 
 

@@ -1,4 +1,4 @@
-"""Horovod's names for Cohort: `import horovod.torch as hvd` runs scripts written for Horovod on Cohort's engine, unchanged.
+"""Horovod's names for Cohort: `import horovod.torch as hvd` runs scripts written for Horovod on Cohort, unchanged.
 
 Every module here is the one of `cohort` itself under a second name, so that exceptions and process sets are the same objects either way.
 """

@@ -9,11 +9,11 @@ import tempfile
 import time
 
 COHORT = sys.argv[1]
-KEYS = {"who", "verb", "algorithm", "ranks", "bytes", "dtype", "median_us", "low_us", "high_us", "repeats", "limit_share"}
+KEYS = {"who", "collective", "algorithm", "ranks", "bytes", "dtype", "median_us", "low_us", "high_us", "repeats", "limit_share"}
 STEP_KEYS = {"who", "model", "ranks", "batch", "samples_per_s", "low", "high", "compute_share", "wait_share", "comm_share"}
 SHORT = ["--rounds", "1", "--seconds", "0.005", "--no-void-check"]
-LIMIT = 150  # seconds for one command
 SLOWDOWN = float(os.environ.get("COHORT_TEST_SLOWDOWN", "1"))
+LIMIT = max(90, 50 * SLOWDOWN)  # seconds for one command
 
 
 def run(*args, status=0, env=None):
@@ -31,7 +31,7 @@ def rows(*args, **how):
 
 
 def rounds():
-    """Every contestant that is here answers every size with the same checksum, ours first, and the memory limit is known."""
+    """Every baseline that is here answers every size with the same checksum, ours first, and the memory limit is known."""
     found = rows("all_reduce", "-n", "2", "--size", "4,256KiB", "--against", "openmpi,openmpi-tuned,gloo")
     for size in (4, 262144):
         same = [r for r in found if r["bytes"] == size]
@@ -40,11 +40,11 @@ def rounds():
         assert all(r["limit_share"] > 0 for r in same), same
 
 
-def verbs():
-    """Every verb runs, is verified and is reported."""
+def collectives():
+    """Every collective runs, is verified and is reported."""
     found = rows("all", "-n", "3", "--size", "10KiB", "--buffers", "any")
-    assert len({r["verb"] for r in found}) == 10, found
-    assert [r["limit_share"] for r in found if r["verb"] == "barrier"] == [None], found
+    assert len({r["collective"] for r in found}) == 10, found
+    assert [r["limit_share"] for r in found if r["collective"] == "barrier"] == [None], found
 
 
 def algorithms():
@@ -89,7 +89,7 @@ def calibrate():
 
 
 def missing():
-    """A contestant that is not here is named and skipped."""
+    """A baseline that is not here is named and skipped."""
     env = dict(os.environ, PATH="/nowhere", COHORT_PYTHON="/nowhere/python")
     env.pop("VIRTUAL_ENV", None)
     done = run("bench", "all_reduce", "--size", "4", "--against", "openmpi", "--json", *SHORT, env=env)
@@ -99,7 +99,7 @@ def missing():
 
 ENDING = """
 import os, sys, time
-import own_ranks
+import local_ranks
 
 class Group:  # in the place of torch.distributed
     barrier = destroy_process_group = staticmethod(lambda: None)
@@ -109,18 +109,18 @@ def work(how):
     if Group.get_rank() == 1 and how == "before":
         os.abort()
     if how != "never":
-        own_ranks.leave(Group)
+        local_ranks.leave(Group)
     if Group.get_rank() == 1 and how == "after":
         os.abort()
     time.sleep(0 if how != "before" else 60)
     return 7 if how == "never" and Group.get_rank() == 1 else 0
 
-sys.exit(work(sys.argv[1]) if own_ranks.is_rank() else own_ranks.launch(3))
+sys.exit(work(sys.argv[1]) if local_ranks.is_rank() else local_ranks.launch(3))
 """
 
 
 def ends():
-    """A contestant's rank that breaks fails at once, one that breaks when its work is done does not: gloo's own threads do that."""
+    """A baseline's rank that breaks fails at once, one that breaks when its work is done does not: gloo's own threads do that."""
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/ending.py", "w") as file:
             file.write(ENDING)
@@ -134,7 +134,7 @@ def ends():
 
 
 def full():
-    """What a full disk swallowed was not told: no success, and the reason."""
+    """What a full disk swallowed was not printed: no success, and the reason."""
     for words in (["--version"], ["--help"], ["doctor"], ["bench", "--explain", "--size", "4"], ["bench", "--size", "4", "--json", *SHORT]):
         with open("/dev/full", "w") as disk:
             done = subprocess.run([COHORT, *words], stdout=disk, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False)
@@ -173,7 +173,7 @@ def interrupted():
 
 
 def step():
-    """Whole training steps: ours and ranks that do not communicate learn the same, any model of the zoo, and the shares add up."""
+    """Whole training steps: ours and ranks that do not communicate train alike, any model of the zoo, and the shares add up."""
     short = ["--rounds", "1", "--warm", "2", "--no-void-check", "--json"]
     done = run("bench", "step", "--model", "mlp", "-n", "2", "--batch", "16", "--steps", "60", "--against", "unsynced", *short)
     found = [json.loads(line) for line in done.stdout.splitlines()]
@@ -205,7 +205,7 @@ def demo():
         assert "all_reduce" in text and "What the numbers mean" in text, text
         assert open(f"{folder}/bandwidth.svg").read().startswith("<svg")
         lines = [json.loads(line) for line in open(f"{folder}/results.jsonl")]
-        assert {r["verb"] for r in lines} >= {"all_reduce", "barrier"}, lines
+        assert {r["collective"] for r in lines} >= {"all_reduce", "barrier"}, lines
 
 
 def doctor():

@@ -1,5 +1,5 @@
-// bad_rank STEP RANK nan|inf: one rank of a wrapped loop, whose loss is no number at one step of one rank. Every rank must find out, leave
-// that step out and no other, and end with the same finite bits as all.
+// bad_rank STEP RANK nan|inf: one rank of a training loop with DataParallel, whose loss is not finite at one step of one rank. Every rank
+// must detect that, skip that step and no other, and end with the same finite bits as all.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -8,16 +8,16 @@
 #include <limits>
 #include <string>
 
+#include "cohort/ddp/data_parallel.h"
+#include "cohort/job/job.h"
 #include "cohort/nn/tensor.h"
-#include "cohort/train/job.h"
-#include "cohort/train/loop/data_parallel.h"
 
 namespace {
 
 constexpr int kSteps = 10;
 
 bool same_on_all(cohort::collective::Communicator& comm, const at::Tensor& values) {
-  const at::Tensor low = values.detach().view(at::kInt).clone(), high = low.clone();  // as whole numbers: nothing is rounded
+  const at::Tensor low = values.detach().view(at::kInt).clone(), high = low.clone();  // as integers: nothing is rounded
   cohort::nn::all_reduce(comm, low, cohort::collective::Op::min);
   cohort::nn::all_reduce(comm, high, cohort::collective::Op::max);
   return at::equal(low, high);
@@ -35,7 +35,7 @@ int main(int argc, char** argv) try {
   torch::nn::Sequential net(torch::nn::Linear(20, 64), torch::nn::Tanh(), torch::nn::Linear(64, 5));
   torch::optim::Adam optimizer(net->parameters(), 0.01);
   cohort::DataParallel ddp(job, *net, {});
-  std::string left_out;
+  std::string skipped;
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     const double factor = step == bad_step && job.rank().value == bad_rank ? bad : 1.0;
@@ -43,11 +43,11 @@ int main(int argc, char** argv) try {
     if (ddp.finite())
       optimizer.step();
     else
-      left_out += (left_out.empty() ? "" : ", ") + std::to_string(step);
+      skipped += (skipped.empty() ? "" : ", ") + std::to_string(step);
   }
   for (const auto& p : net->parameters())
     if (!same_on_all(job.comm(), p) || !at::isfinite(p).all().item<bool>()) throw std::runtime_error("ranks hold different or bad values");
-  std::printf("rank %d: left out %s; the same finite bits on all ranks\n", job.rank().value, left_out.c_str());
+  std::printf("rank %d: skipped %s; the same finite bits on all ranks\n", job.rank().value, skipped.c_str());
   return 0;
 } catch (const std::exception& failure) {
   std::fprintf(stderr, "%s\n", failure.what());

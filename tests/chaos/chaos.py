@@ -3,12 +3,12 @@
 
 Rows are those of the table of faults in docs/reliability.md. Each file rows_<subject>.py beside this one holds some and ends in
     ROWS = {"1": row1, "2": row2}                # function(chaos, tries)
-Every try becomes one JSON object, written as soon as it is judged: fault, seed, detect_s, recover_s, steps_lost, ok (and why, where it is not).
-A row that cannot be tried often says so (`row.most`); one whose cases are fixed tries them all, whatever --tries says.
+Every try becomes one JSON object, written as soon as it is checked: fault, seed, detect_s, recover_s, steps_lost, ok (and why, where it is not).
+A row that cannot be tried often has a limit (`row.most`); one whose cases are fixed tries them all, whatever --tries is.
 --minutes    no try begins later than that
---scale      marks in seconds are that much larger, for machines that do other things at the same time; what must be right must be right at any
-             scale. COHORT_TEST_SLOWDOWN is another factor
---no-suites  without what `make test` runs anyway under other names
+--scale      limits in seconds are that much larger, for machines with other load; correctness checks are the same at any scale.
+             COHORT_TEST_SLOWDOWN is another factor
+--no-suites  without the tests that `make test` runs under other names
 A table of all rows ends it; the exit status is 0 when every try was ok and every row asked for was tried.
 """
 import argparse
@@ -29,7 +29,7 @@ def all_rows():
     rows = {}
     for path in sorted(glob.glob(os.path.join(HERE, "rows_*.py"))):
         found = importlib.import_module(os.path.basename(path)[:-3]).ROWS
-        assert not rows.keys() & found.keys(), f"{path}: rows {sorted(rows.keys() & found.keys())} are somebody else's too"
+        assert not rows.keys() & found.keys(), f"{path}: rows {sorted(rows.keys() & found.keys())} are in another file too"
         rows.update(found)
     return dict(sorted(rows.items(), key=lambda row: int(row[0])))
 
@@ -41,16 +41,16 @@ def percentile(values, share):
 class Chaos:
     def __init__(self, programs, out, seed, minutes=None, scale=1.0, suites=True):
         self.programs, self.out, self.seed, self.scale, self.suites = os.path.abspath(programs), out, seed, scale, suites
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.end = time.monotonic() + 60 * minutes if minutes else None
         self.begun, self.row, self.results = time.monotonic(), "", {}  # tries by row
 
     def limit(self, seconds):
-        """A mark in seconds, on this machine."""
+        """A limit in seconds, on this machine."""
         return seconds * self.scale
 
     def share(self, mark):
-        """A mark that is a share of something: on a machine that does other things too, only what is far off counts."""
+        """A limit that is a fraction: on a machine with other load, only what is far off counts."""
         return mark if self.scale <= 1 else max(mark, 0.5)
 
     def in_time(self):
@@ -61,7 +61,7 @@ class Chaos:
         print(f"[{time.monotonic() - self.begun:7.1f} s] row {self.row}: {text}", flush=True)
 
     def progress(self, done):
-        """A try is over, but not judged yet."""
+        """A try is over, but not checked yet."""
         self.say(f"{done['fault']}: detect {done['detect_s']} s, recover {done['recover_s']} s, lost {done['steps_lost']}"
                  + ("" if done["ok"] else f" - NOT OK {done.get('why', '')}"))
 
@@ -74,12 +74,12 @@ class Chaos:
                 self.say(f"not ok: {json.dumps(t)}")
 
     def tried(self, fault, ok=True, detect=0.0, recover=0.0, lost=0, why="", **more):
-        """A try as it is written down."""
+        """A try as it is logged."""
         done = {"fault": fault, "seed": self.seed, "detect_s": round(detect, 4), "recover_s": round(recover, 4), "steps_lost": lost, "ok": bool(ok), **more}
         return done | ({"why": str(why)[-3000:]} if why and not ok else {})
 
     def attempt(self, fault, body):
-        """One try: body() returns what is to be written down beside `ok`, a dict, and raises AssertionError where a mark was missed."""
+        """One try: body() returns what is to be logged beside `ok`, a dict, and raises AssertionError where a limit was missed."""
         try:
             done = self.tried(fault, **(body() or {}))
         except Exception as broken:  # a try that cannot be made is no success
@@ -89,7 +89,7 @@ class Chaos:
 
     def run(self, row, function, tries):
         self.row, before = row, time.monotonic()
-        self.dice = random.Random(f"{self.seed}:{row}")  # a row alone has the dice it has among others
+        self.rng = random.Random(f"{self.seed}:{row}")  # the same random numbers for a row alone and among others
         try:
             function(self, min(tries, getattr(function, "most", tries)))
         except Exception:
@@ -103,7 +103,7 @@ class Chaos:
             print(f"{row:>4} {len(tries):>6} {sum(t['ok'] for t in tries):>6} {percentile(seen[0], .5):>11} {percentile(seen[0], .99):>8} "
                   f"{percentile(seen[1], .5):>12} {percentile(seen[1], .99):>8} {max(t['steps_lost'] for t in tries):>9}")
 
-    def all_well(self, asked):
+    def all_ok(self, asked):
         missing = [row for row in asked if not self.results.get(row)]
         if missing:
             print(f"rows {', '.join(missing)} were not tried: there was no time left")
@@ -133,7 +133,7 @@ def main():
             if chaos.in_time():
                 chaos.run(row, rows[row], asked.tries)
     chaos.table()
-    sys.exit(0 if chaos.all_well(chosen) else 1)
+    sys.exit(0 if chaos.all_ok(chosen) else 1)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A switch that keeps every packet for a while: for networks far away, where the kernel has no such queue.
+"""A switch that delays every packet: for distant networks, where the kernel has no netem queue.
 
     delay_line.py switch 100 50 v0 v1 v2     passes frames between these interfaces, each after 100 +- 50 ms, in the order in which they came
-    delay_line.py plain eth0                 packets leave this interface whole: no segments or checksums are left to the hardware
+    delay_line.py plain eth0                 turns off segmentation and checksum offload of this interface
 
-`delayed(net, ms, spread)` puts one in the place of the bridge of a Net (tests/elastic/hosts_net.py), until it ends.
+`delayed(net, ms, spread)` replaces the bridge of a Net (tests/elastic/hosts_net.py) by one, until it ends.
 """
 import array
 import contextlib
@@ -34,8 +34,8 @@ def plain(device):
 
 class Switch:
     def __init__(self, delay, spread, devices):
-        self.delay, self.spread, self.dice = delay, spread, random.Random(1)
-        self.ports, self.known, self.last, self.queue, self.number = [], {}, {}, [], 0
+        self.delay, self.spread, self.rng = delay, spread, random.Random(1)
+        self.ports, self.ports_by_mac, self.last, self.queue, self.number = [], {}, {}, [], 0
         for device in devices:
             port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS))
             port.bind((device, ALL_PROTOCOLS))
@@ -45,9 +45,9 @@ class Switch:
 
     def take(self, port):
         frame = port.recv(65535)
-        self.known[frame[6:12]] = port
-        to = self.known.get(frame[:6])
-        due = time.monotonic() + self.delay + self.dice.uniform(-self.spread, self.spread)
+        self.ports_by_mac[frame[6:12]] = port
+        to = self.ports_by_mac.get(frame[:6])
+        due = time.monotonic() + self.delay + self.rng.uniform(-self.spread, self.spread)
         for out in [to] if to else [p for p in self.ports if p is not port]:
             due = self.last[(port, out)] = max(due, self.last.get((port, out), 0))
             self.number += 1

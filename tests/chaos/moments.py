@@ -1,6 +1,6 @@
-"""Moments of a training step at which a process can be killed, found from outside: by the history that workers write, by what a worker answers to
-SIGQUIT, by /proc and by the folder of checkpoints. Each function brings about its moment and returns the process to kill in it, which stands still
-there (or is in the hands of one that does), and what to do once it is dead."""
+"""Points of a training step at which a process can be killed, found from outside: by the history that workers write, by a worker's answer to
+SIGQUIT, by /proc and by the folder of checkpoints. Each function waits for its point and returns the process to kill, which is stopped there (or
+waits for one that is), and what to do once it has ended."""
 import glob
 import os
 import signal
@@ -8,7 +8,7 @@ import time
 
 from runs import LIMIT
 
-TRIES = 400  # to find a moment that passes quickly
+TRIES = 400  # to find a point that passes quickly
 
 
 def state(pid):
@@ -29,14 +29,14 @@ def hold(pid):
 
 def anywhere(chaos, job):
     job.await_step(job.step() + 1)
-    end = time.monotonic() + chaos.dice.random() * 0.03
+    end = time.monotonic() + chaos.rng.random() * 0.03
     while time.monotonic() < end:
         pass
-    return chaos.dice.choice(job.members()), lambda: None
+    return chaos.rng.choice(job.members()), lambda: None
 
 
 def begins_a_step(job, pid):
-    """Waits for it; when it was."""
+    """Waits for it; returns when."""
     begun, end = job.step_of(pid), time.monotonic() + LIMIT
     while job.step_of(pid) == begun:
         assert time.monotonic() < end, job.log()
@@ -44,8 +44,8 @@ def begins_a_step(job, pid):
 
 
 def computing(chaos, job):
-    """Between the beginning of a step and the first word to the others: forward or backward."""
-    pid = chaos.dice.choice(job.members())
+    """Between the beginning of a step and the first message to the others: forward or backward."""
+    pid = chaos.rng.choice(job.members())
     for _ in range(TRIES):
         begins_a_step(job, pid)
         hold(pid)
@@ -56,21 +56,21 @@ def computing(chaos, job):
 
 
 def waiting_in(chaos, job, words, earliest, latest):
-    """One rank is held back somewhere in this part of a step, so that another is inside this operation, and says so."""
+    """One rank is stopped in this part of a step, so that another waits in this operation, and logs so."""
     for _ in range(TRIES):
-        held, pid = chaos.dice.sample(job.members(), 2)
+        held, pid = chaos.rng.sample(job.members(), 2)
         a_step = -begins_a_step(job, held) + begins_a_step(job, held)
-        time.sleep(chaos.dice.uniform(earliest, latest) * a_step)
+        time.sleep(chaos.rng.uniform(earliest, latest) * a_step)
         hold(held)
         mark = len(job.log())
         os.kill(pid, signal.SIGQUIT)
-        end = time.monotonic() + 0.3  # well before anybody misses the one that is held
-        while not (told := job.said(r"info: step .*", mark)) and time.monotonic() < end:
+        end = time.monotonic() + 0.3  # well before heartbeats are missed
+        while not (answer := job.said(r"info: step .*", mark)) and time.monotonic() < end:
             time.sleep(0.002)
-        if told and words in told[0]:
+        if answer and words in answer[0]:
             return pid, lambda: os.kill(held, signal.SIGCONT)
         os.kill(held, signal.SIGCONT)
-    raise AssertionError(f"nobody was ever seen in {words}:\n{job.log()[-2000:]}")
+    raise AssertionError(f"no process was ever seen in {words}:\n{job.log()[-2000:]}")
 
 
 def all_reducing(chaos, job):
@@ -78,12 +78,12 @@ def all_reducing(chaos, job):
 
 
 def voting(chaos, job):
-    """All gradients are agreed upon, and the step is being decided."""
+    """All gradients are reduced, and the step is being voted on."""
     return waiting_in(chaos, job, "in all_reduce 'the vote for this step'", 0.5, 1.0)
 
 
 def saving(chaos, job):
-    """Rank 0, while a checkpoint is half written."""
+    """Rank 0, while a checkpoint is incomplete."""
     unfinished = lambda: glob.glob(job.runs.path(job.name) + "/checkpoints/.tmp-*")
     for _ in range(TRIES):
         pid, end = job.pid_of(0), time.monotonic() + LIMIT
@@ -93,7 +93,7 @@ def saving(chaos, job):
         if unfinished():
             return pid, lambda: None
         os.kill(pid, signal.SIGCONT)
-    raise AssertionError("no checkpoint was ever seen half written")
+    raise AssertionError("no checkpoint was ever seen incomplete")
 
 
 MOMENTS = {"anywhere": anywhere, "computing": computing, "in an all-reduce": all_reducing, "voting": voting, "saving": saving}

@@ -1,9 +1,9 @@
-"""A wire that lies: proxy.py <plan.json> <out.json> command ...   (in a network of its own: unshare -rn)
+"""A TCP proxy that injects faults: proxy.py <plan.json> <out.json> command ...   (in a network of its own: unshare -rn)
 
-Everything the command's processes say to each other over tcp goes through here (nft sends it, SO_ORIGINAL_DST tells where it was meant to go). The plan:
+All TCP traffic between the command's processes goes through here (redirected by nft; SO_ORIGINAL_DST gives the destination). The plan:
     {"fault": "flip" | "drop" | "twice" | "cut" | "none", "after": bytes, "seed": n}
-One connection is hurt once, in one direction, after so many bytes of it; connections that never say as much (a rendezvous) are left alone. Ends with the
-command's status; out.json tells what was done: {"connections": n, "bytes": n, "hurt": n}."""
+One connection gets one fault, in one direction, after so many bytes of it; connections with fewer bytes (a rendezvous) are untouched. Ends with the
+command's status; out.json has {"connections": n, "bytes": n, "faults": n}."""
 import json
 import random
 import socket
@@ -13,14 +13,14 @@ import sys
 import threading
 
 MARK, SO_MARK, SO_ORIGINAL_DST = 7, 36, 80
-RULES = ("table ip lies { chain output { type nat hook output priority -100; policy accept; "
+RULES = ("table ip proxy { chain output { type nat hook output priority -100; policy accept; "
          "meta mark != 7 ip daddr 127.0.0.1 tcp dport != %d redirect to :%d; }; }")
 
 
 class Proxy:
     def __init__(self, plan):
-        self.plan, self.dice, self.lock = plan, random.Random(plan["seed"]), threading.Lock()
-        self.done = {"connections": 0, "bytes": 0, "hurt": 0}
+        self.plan, self.rng, self.lock = plan, random.Random(plan["seed"]), threading.Lock()
+        self.done = {"connections": 0, "bytes": 0, "faults": 0}
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self.listener.getsockname()[1]
 
@@ -31,11 +31,11 @@ class Proxy:
             except OSError:
                 return
             self.done["connections"] += 1
-            meant = struct.unpack("!xxH4s", sock.getsockopt(socket.SOL_IP, SO_ORIGINAL_DST, 16)[:8])
+            destination = struct.unpack("!xxH4s", sock.getsockopt(socket.SOL_IP, SO_ORIGINAL_DST, 16)[:8])
             other = socket.socket()
             other.setsockopt(socket.SOL_SOCKET, SO_MARK, MARK)
             try:
-                other.connect((socket.inet_ntoa(meant[1]), meant[0]))
+                other.connect((socket.inet_ntoa(destination[1]), destination[0]))
             except OSError:
                 sock.close()
                 continue
@@ -50,7 +50,7 @@ class Proxy:
                 passed += len(data)
                 self.done["bytes"] += len(data)
                 if passed > self.plan["after"]:
-                    data = self.hurt(data)
+                    data = self.disturb(data)
                 if data is None:
                     break
                 sink.sendall(data)
@@ -62,15 +62,15 @@ class Proxy:
             except OSError:
                 pass
 
-    def hurt(self, data):
-        """What arrives instead of this; None: the connection ends here."""
+    def disturb(self, data):
+        """What arrives instead; None: the connection ends here."""
         with self.lock:
-            if self.done["hurt"] or self.plan["fault"] == "none":
+            if self.done["faults"] or self.plan["fault"] == "none":
                 return data
-            self.done["hurt"] = 1
-            at, n = self.dice.randrange(len(data)), self.dice.randrange(1, 64)
+            self.done["faults"] = 1
+            at, n = self.rng.randrange(len(data)), self.rng.randrange(1, 64)
         if self.plan["fault"] == "flip":
-            return data[:at] + bytes([data[at] ^ (1 << self.dice.randrange(8))]) + data[at + 1:]
+            return data[:at] + bytes([data[at] ^ (1 << self.rng.randrange(8))]) + data[at + 1:]
         if self.plan["fault"] == "drop":
             return data[:at] + data[at + n:] or data[:-1]
         if self.plan["fault"] == "twice":

@@ -1,5 +1,5 @@
-"""Ranks and jobs that do not belong together: 18 operations that differ, 20 versions and settings that differ, 21 second claims, old epochs and other
-jobs at the same port."""
+"""Ranks and jobs that do not match: 18 operations that differ, 20 versions and settings that differ, 21 second claims, old epochs and other jobs at
+the same port."""
 import os
 import re
 import socket
@@ -10,13 +10,13 @@ import time
 from runs import TINY
 from suites import run_claim, run_suite
 
-LIMIT = 60
+LIMIT = max(60, 20 * float(os.environ.get("COHORT_TEST_SLOWDOWN", "1")))
 REFUSED = 1.0  # seconds
-# For each: what rank 1 has, and the words that name both sides.
+# For each: the setting of rank 1, and the part of the message that names both sides.
 DIFFERENT = {
     "data.batch": (48, "data.batch is 32 on rank 0 but 48 on rank 1"),
     "seed": (5, "seed is 1 on rank 0 but 5 on rank 1"),
-    "optim.rule": ("sgd(lr=0.03, momentum=0.9)", "optim.rule is \"sgd(lr=0.02, momentum=0.9)\" on rank 0 but \"sgd(lr=0.03, momentum=0.9)\" on rank 1"),
+    "optimizer": ("sgd(lr=0.03, momentum=0.9)", "optimizer is \"sgd(lr=0.02, momentum=0.9)\" on rank 0 but \"sgd(lr=0.03, momentum=0.9)\" on rank 1"),
     "model": ("mlp(in=784, hidden=32, out=10)", "on rank 0 but \"mlp(in=784, hidden=32, out=10)\" on rank 1"),
     "engine.bucket": ("1MiB", "engine.bucket is "),
 }
@@ -29,11 +29,11 @@ def clean():
 def row18(chaos, tries):
     run_suite(chaos, "laws_test", "Mismatch.*", seconds=9 * 3 * 2.0)  # a test tries each of nine mismatches three times
     run_suite(chaos, "queue_test", "*Mismatches*:QueueErrors.AMismatch*:NegotiatorTest.AMismatch*", seconds=2.0)
-    run_suite(chaos, "trainer_test", "DataParallel.RefusesModulesThatDiffer*", seconds=2.0)
+    run_suite(chaos, "ddp_test", "DataParallel.RefusesModulesThatDiffer*", seconds=2.0)
 
 
 def ranks_with(chaos, folder, first, second, status):
-    """`cohort train` as two ranks that were given different words; seconds, and what they said."""
+    """`cohort train` as two ranks with different settings; returns the seconds it took, and stderr."""
     words = lambda sets: " ".join(f"--set '{name}={value}'" for name, value in {**TINY, "out": folder + "/run", "epochs": 1, "seed": 1, **sets}.items())
     worker = f"exec {chaos.programs}/cohort-worker train"
     script = f"if [ $COHORT_RANK = 0 ]; then {worker} {words(first)}; else {worker} {words(second)}; fi"
@@ -51,9 +51,9 @@ def settings_that_differ(chaos, key):
         usual, _ = ranks_with(chaos, folder, {"model": "none"}, {"model": "none"}, 2)
         took, said = ranks_with(chaos, folder, {}, {key: other}, 2)
         for rank in (0, 1):
-            told = [line for line in said.splitlines() if line.startswith(f"[{rank}]") and "the settings differ: " in line]
-            assert len(told) == 1 and words in told[0], f"rank {rank}: {said}"
-        assert not os.path.exists(folder + "/run"), "it left something behind"
+            lines = [line for line in said.splitlines() if line.startswith(f"[{rank}]") and "the settings differ: " in line]
+            assert len(lines) == 1 and words in lines[0], f"rank {rank}: {said}"
+        assert not os.path.exists(folder + "/run"), "a folder was left"
         assert took - usual <= chaos.limit(REFUSED), f"{took:.2f} s, {usual:.2f} s without"
         return {"detect": max(0.0, took - usual)}
 
@@ -63,7 +63,7 @@ def row20(chaos, tries):
         key = list(DIFFERENT)[i % len(DIFFERENT)]
         if chaos.in_time():
             chaos.attempt(f"20 {key} differs", lambda key=key: settings_that_differ(chaos, key))
-    run_suite(chaos, "net_test", "Handshake.NamesBoth*:Wire.TellsAnotherVersion*:ConnectMesh.RefusesContradicting*:ConnectMesh.RefusesRanksThatWant*", seconds=2.0)
+    run_suite(chaos, "net_test", "Handshake.NamesBoth*:ControlConnection.ReportsAnotherVersion*:ConnectPeers.RefusesContradicting*:ConnectPeers.RefusesRanksThatWant*", seconds=2.0)
     run_suite(chaos, "checkpoint_test", "Manifest.*")
 
 
@@ -74,7 +74,7 @@ def free_port():
 
 
 def two_jobs_at_one_port(chaos):
-    """Two jobs of two ranks, each with a secret of its own, told the same rendezvous. The first comes to its sum; nobody of the second gets in."""
+    """Two jobs of two ranks, each with a secret of its own, with the same rendezvous address. The first computes its sum; no rank of the second joins."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="cohort-chaos-") as folder:
         def rank(job, number):
@@ -110,8 +110,9 @@ def row21(chaos, tries):
         if chaos.in_time():
             chaos.attempt("21 two jobs at one port", lambda: two_jobs_at_one_port(chaos))
     run_claim(chaos, "hostile/check.py", "intruders", {"HOSTILE_SEED": str(chaos.seed)})
-    run_suite(chaos, "group_test", "Rendezvous.Strangers*:Elastic.ACoordinatorWithTheWrongLog*:Elastic.WorkersThatBroke*:Membership.WrongSizes*:Ballot.Refuses*")
-    run_suite(chaos, "net_test", "Handshake.RefusesAReplayed*:Handshake.NamesBothSides*:ConnectMesh.RefusesADuplicateRank:ConnectMesh.RefusesWhenAnotherRank*")
+    run_suite(chaos, "group_test", "Rendezvous.UnauthenticatedPeers*:RendezvousState.WrongSizes*")
+    run_suite(chaos, "elastic_test", "Membership.ACoordinatorWithTheWrongLog*:Membership.WorkersThatBroke*:StepCommit.Refuses*")
+    run_suite(chaos, "net_test", "Handshake.RefusesAReplayed*:Handshake.NamesBothSides*:ConnectPeers.RefusesADuplicateRank:ConnectPeers.RefusesWhenAnotherRank*")
 
 
 ROWS = {"18": row18, "20": row20, "21": row21}

@@ -1,4 +1,4 @@
-"""22: the wall clock jumps by an hour, on all processes or on every second one. Nobody is left behind, no step is lost, nothing waits for it."""
+"""22: the wall clock jumps by an hour, on all processes or on every second one. No worker is evicted, no step is lost, nothing waits for it."""
 import tempfile
 import time
 
@@ -6,7 +6,7 @@ from jobs import Job
 from rows_elastic import RANKS, SETTINGS
 from shim import Shim
 
-LOST_AFTER, WATCHED = 1.0, 1.6  # seconds; a jump is watched for longer than a silence may last
+LOST_AFTER, WATCHED = 1.0, 1.6  # seconds; a jump is watched for longer than heartbeats may be missing
 
 
 class ShimmedJob(Job):
@@ -39,7 +39,7 @@ def one_job(chaos, jumps):
                 for _ in range(jumps):
                     if not chaos.in_time():
                         break
-                    offset, skew = chaos.dice.choice([3600, -3600]), chaos.dice.randrange(2)
+                    offset, skew = chaos.rng.choice([3600, -3600]), chaos.rng.randrange(2)
                     epoch, lost, mark, before = job.epoch(), job.steps_lost(), len(job.log()), job.step()
                     shim.set(clock_offset_s=offset, only_odd=skew)
                     time.sleep(WATCHED)

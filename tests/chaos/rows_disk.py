@@ -51,7 +51,7 @@ def newest_loads(runs, name="run"):
 
 
 def all_whole(runs, name="run"):
-    """Everything that has the name of a checkpoint is one."""
+    """Everything with the name of a checkpoint is complete."""
     for path in runs.checkpoints(name):
         out = runs.path("whole.safetensors")
         if os.path.exists(out):
@@ -68,7 +68,7 @@ def median_step(runs, begin, end):
 
 
 def row13(chaos, tries):
-    """Periods with a disk whose fsync takes 5 s between periods with a quick one: steps take as long, checkpoints are left out, and that is said."""
+    """Periods with a disk whose fsync takes 5 s between periods with a quick one: steps take as long, checkpoints are skipped, which is logged."""
     def body():
         with tempfile.TemporaryDirectory(prefix="cohort-chaos-") as folder:
             runs = Shimmed(chaos.programs, folder)
@@ -96,7 +96,7 @@ def row13(chaos, tries):
     for _ in range(tries):
         if chaos.in_time():
             chaos.attempt("13 fsync takes 5 s (detect: how much slower a step is, of 1)", body)
-    run_suite(chaos, "checkpoint_test", "Writer.TrainingGoesOnWhileTheDiskStandsStill*:Writer.LeavesAHangingDisk*")
+    run_suite(chaos, "checkpoint_test", "Writer.*WhileTheDisk*:Writer.*HangingDisk*")
 
 
 row13.most = 3
@@ -104,7 +104,7 @@ BREAKS = {"ENOSPC": "No space left on device", "EDQUOT": "Disk quota exceeded", 
 
 
 def broken_for_a_while(chaos, runs, job, begin, end, words):
-    """begin() breaks the disk: a checkpoint fails aloud, older ones stay, training goes on; end() mends it: the next checkpoint is written."""
+    """begin() breaks the disk: a checkpoint fails with a message, older ones stay, training continues; end() repairs it: the next checkpoint is written."""
     mark, at = len(runs.log("run")), time.monotonic()
     begin()
     pattern = rf"the checkpoint of step \d+ was not written: .*{words}.*; training goes on, the one before stays"

@@ -1,5 +1,6 @@
-"""Hosts that die, and networks that do not carry: 4 a host is killed, 9 partitions, 10 packets are lost, 12 a cable is pulled or every connection reset. Jobs of `cohort run --min-n`
-on namespaces (hosts_net.py); a job takes several faults, and at its end its history is judged: nobody committed beside the others, nothing was lost."""
+"""Hosts that fail, and networks that do: 4 a host is killed, 9 partitions, 10 packets are lost, 12 a link is down or every connection reset. Jobs of
+`cohort run --min-n` on namespaces (hosts_net.py); a job takes several faults, and at its end its history is checked: no two rosters committed, nothing was
+lost."""
 import contextlib
 import re
 import tempfile
@@ -12,7 +13,7 @@ from jobs import FOR_EVER, wait_until
 TRIES_A_JOB = 10
 LOST_AFTER = 0.6  # of partitions, so that a try is short; the other rows have the default, 2 s
 HEAL, DETECT_VANISHED, KILLED = 5.0, 3.0, 5.0
-GO_ON, HEAL_LATE = 20.0, 30.0  # of workers that hear the coordinator and not each other: two epochs are tried before some are left out, for a while
+CONTINUE, HEAL_LATE = 20.0, 30.0  # of workers that reach the coordinator but not each other: two epochs are tried before some are excluded, for a while
 LOSSY = 10  # seconds of a bad network: 140 tries have ten minutes with one packet in twenty lost
 FULL, PARTITIONS = 200, 670  # from so many tries on as many partitions, of which 500 are 2/2, 3/1 or 1/3
 
@@ -29,11 +30,11 @@ def in_jobs(chaos, tries, hosts, where, flags, one):
                     if not chaos.in_time():
                         break
                     job.await_size(4)
-                    job.await_step(job.step() + chaos.dice.randrange(1, 40))
+                    job.await_step(job.step() + chaos.rng.randrange(1, 40))
                     try:
                         done.append(one(net, job, i))
-                    except AssertionError as broken:  # what follows would be about something else
-                        done.append(chaos.tried("a mark was missed", ok=False, why=f"{broken}\n{job.log()[-3000:]}"))
+                    except AssertionError as broken:  # later tries would not be valid
+                        done.append(chaos.tried("a limit was missed", ok=False, why=f"{broken}\n{job.log()[-3000:]}"))
                         break
                     chaos.progress(done[-1])
                 try:
@@ -47,7 +48,7 @@ def in_jobs(chaos, tries, hosts, where, flags, one):
 
 def row4(chaos, tries):
     def one(net, job, i):
-        mark, epoch, lost, host = len(job.log()), job.epoch(), job.steps_lost(), chaos.dice.choice([1, 2])
+        mark, epoch, lost, host = len(job.log()), job.epoch(), job.steps_lost(), chaos.rng.choice([1, 2])
         at = time.monotonic()
         net.kill_host(host)
         wait_until("the loss is seen", lambda: job.said("is lost: ", mark))
@@ -63,10 +64,10 @@ def row9(chaos, tries):
     def one(net, job, i):
         hosts = [1, 2, 3, 4]
         kind = ["2/2", "3/1", "1/3", "one way", "2/2", "3/1", "1/3", "flapping"][i % 8]
-        away = chaos.dice.sample(hosts, {"2/2": 2, "3/1": 1, "1/3": 3, "one way": chaos.dice.choice([1, 2]), "flapping": 2}[kind])
+        away = chaos.rng.sample(hosts, {"2/2": 2, "3/1": 1, "1/3": 3, "one way": chaos.rng.choice([1, 2]), "flapping": 2}[kind])
         here = [0] + [h for h in hosts if h not in away]
         mark, epoch, lost = len(job.log()), job.epoch(), job.steps_lost()
-        cut = (lambda: net.apart(away, here, [chaos.dice.choice(["in", "out"])])) if kind == "one way" else (lambda: net.apart(away, here))
+        cut = (lambda: net.partition(away, here, [chaos.rng.choice(["in", "out"])])) if kind == "one way" else (lambda: net.partition(away, here))
         at = time.monotonic()
         for _ in range(2 if kind == "flapping" else 0):
             cut()
@@ -79,25 +80,25 @@ def row9(chaos, tries):
             wait_until("the loss is seen", lambda: job.said("is lost: ", mark))
             detect = time.monotonic() - at
             if len(here) > 2:
-                job.await_epoch_after(epoch)  # this side goes on
-            time.sleep(chaos.dice.random() * 0.3)
+                job.await_epoch_after(epoch)  # this side continues
+            time.sleep(chaos.rng.random() * 0.3)
         net.forward()
         at, step = time.monotonic(), job.step()
         wait_until("all are together again", lambda: job.size() == 4 and job.step() > step + 2)
         recover = time.monotonic() - at
         return chaos.tried(f"9 partition {kind}", detect=detect, recover=recover, lost=job.steps_lost() - lost, ok=recover <= chaos.limit(HEAL))
     def between_workers(net, job, i):
-        away = chaos.dice.sample([1, 2, 3, 4], 2 - i % 2)
+        away = chaos.rng.sample([1, 2, 3, 4], 2 - i % 2)
         lost, at = job.steps_lost(), time.monotonic()
-        net.apart(away, [h for h in (1, 2, 3, 4) if h not in away])
-        wait_until("one side goes on", lambda: job.size() == 4 - len(away))
+        net.partition(away, [h for h in (1, 2, 3, 4) if h not in away])
+        wait_until("one side continues", lambda: job.size() == 4 - len(away))
         recover = time.monotonic() - at
         net.forward()
         at = time.monotonic()
         wait_until("all are together again", lambda: job.size() == 4)
         healed = time.monotonic() - at
-        return chaos.tried(f"9 workers parted {4 - len(away)}/{len(away)}, the coordinator hears all", recover=recover, lost=job.steps_lost() - lost,
-                           healed_s=round(healed, 2), ok=recover <= chaos.limit(GO_ON) and healed <= chaos.limit(HEAL_LATE) and job.steps_lost() - lost <= 1)
+        return chaos.tried(f"9 workers partitioned {4 - len(away)}/{len(away)}, the coordinator reaches all", recover=recover, lost=job.steps_lost() - lost,
+                           healed_s=round(healed, 2), ok=recover <= chaos.limit(CONTINUE) and healed <= chaos.limit(HEAL_LATE) and job.steps_lost() - lost <= 1)
     in_jobs(chaos, tries if tries < FULL else max(tries, PARTITIONS), 4, ["-H", "h1,h2,h3,h4"], ["--lost-after", f"{LOST_AFTER}s"], one)
     in_jobs(chaos, -(-tries // 50), 4, ["-H", "h1,h2,h3,h4"], [], between_workers)
 
@@ -110,7 +111,7 @@ def bad_network(net, kind):
         yield
         for host in (1, 2, 3, 4):
             net.on(host, "tc", "qdisc", "del", "dev", "eth0", "root")
-    elif kind.endswith("ms late"):
+    elif kind.endswith("ms delay"):
         with delayed(net, *re.findall(r"\d+", kind)):
             yield
     else:
@@ -120,9 +121,9 @@ def bad_network(net, kind):
 
 
 def row10(chaos, tries):
-    """Where one packet in five is lost somebody may be left out: then all are to be together again afterwards, and the history right as ever."""
+    """Where one packet in five is lost, workers may be evicted: then all are to be together again afterwards, and the history must be right as ever."""
     def one(net, job, i):
-        kind = ["5 % lost", "1 % lost", "5 % lost", "1 Mbit/s", "5 % lost", "20 % lost", "100 +- 50 ms late"][i % 7]
+        kind = ["5 % lost", "1 % lost", "5 % lost", "1 Mbit/s", "5 % lost", "20 % lost", "100 +- 50 ms delay"][i % 7]
         mark, epoch = len(job.log()), job.epoch()
         with bad_network(net, kind):
             step = job.step()
@@ -137,7 +138,7 @@ def row10(chaos, tries):
 
 def row12(chaos, tries):
     def one(net, job, i):
-        mark, epoch, lost, host = len(job.log()), job.epoch(), job.steps_lost(), chaos.dice.choice([1, 2, 3, 4])
+        mark, epoch, lost, host = len(job.log()), job.epoch(), job.steps_lost(), chaos.rng.choice([1, 2, 3, 4])
         reset = i % 2 == 1
         at = time.monotonic()
         net.resets(host, True) if reset else net.link(host, "down")
@@ -147,7 +148,7 @@ def row12(chaos, tries):
         net.resets(host, False) if reset else net.link(host, "up")
         wait_until("it is back", lambda: job.size() == 4)
         again = job.steps_lost() - lost
-        return chaos.tried("12 every connection reset" if reset else "12 a host vanished without a word", detect=detect, recover=recover, lost=again,
+        return chaos.tried("12 every connection reset" if reset else "12 a host vanished", detect=detect, recover=recover, lost=again,
                            ok=detect <= chaos.limit(DETECT_VANISHED) and recover <= chaos.limit(DETECT_VANISHED + 3) and again <= 1)
     in_jobs(chaos, tries, 4, ["-H", "h1,h2,h3,h4"], [], one)
 

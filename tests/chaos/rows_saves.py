@@ -11,9 +11,9 @@ from runs import LIMIT, Runs
 from suites import run_suite
 
 
-def forget_unsynced(chaos, journal):
+def drop_unsynced(chaos, journal):
     """What a power cut does: bytes that were not synced are gone or torn, names that were not synced may be the old ones. Returns how many were."""
-    dirty, moved, hurt = {}, [], 0
+    dirty, moved, damaged = {}, [], 0
     for what, path, other in journal:
         if what in ("create", "write"):
             dirty[path] = True
@@ -25,18 +25,18 @@ def forget_unsynced(chaos, journal):
             dirty = {p.replace(path, other, 1) if p.startswith(path) else p: True for p in dirty}
     for path in dirty:
         if os.path.isfile(path):
-            os.truncate(path, chaos.dice.randrange(os.path.getsize(path) + 1))
-            hurt += 1
+            os.truncate(path, chaos.rng.randrange(os.path.getsize(path) + 1))
+            damaged += 1
     for source, target, what in reversed(moved):
-        if what == "rename" and os.path.exists(target) and not os.path.exists(source) and chaos.dice.randrange(2):
+        if what == "rename" and os.path.exists(target) and not os.path.exists(source) and chaos.rng.randrange(2):
             os.rename(target, source)
-            hurt += 1
-    return hurt
+            damaged += 1
+    return damaged
 
 
 def crash(chaos, runs, cut, at):
-    """A run dies before a call of a save; with `cut` the power goes, too. Its next start goes on from a whole checkpoint, no older than the last
-    one that was whole, and comes to the bits of a run that never died."""
+    """A run is killed before a call of a save; with `cut`, unsynced data is lost too. Its next start continues from a complete checkpoint, no older than the last
+    complete one, and ends with the bits of a run that was never killed."""
     sets = {**SMALL, "checkpoint__every_steps": 7, "checkpoint__keep": 2}
     for path in (runs.path("run"), runs.path("run.log")):
         shutil.rmtree(path, ignore_errors=True)
@@ -49,14 +49,14 @@ def crash(chaos, runs, cut, at):
     status = job.wait(LIMIT)
     runs.shim.set(kill_at=0)
     assert status != 0, f"it was not killed: {runs.shim.get('calls')} calls"
-    hurt = forget_unsynced(chaos, runs.shim.journal()) if cut else 0
+    damaged = drop_unsynced(chaos, runs.shim.journal()) if cut else 0
     last = newest_loads(runs)
     assert last >= 14, f"the checkpoint of step 14 is lost, {last} is the newest"
     again = runs.train("run", n=1, steps=42, **sets)
     assert f"goes on after update {last}\n" in again.stdout, again.stdout
     assert not glob.glob(runs.saved + "/.tmp-*"), os.listdir(runs.saved)
-    assert runs.tensors("run") == runs.tensors("whole"), f"other bits after a crash, going on from step {last}"
-    return {"lost": 0, "hurt": hurt}
+    assert runs.tensors("run") == runs.tensors("whole"), f"other bits after a crash, continuing from step {last}"
+    return {"lost": 0, "damaged": damaged}
 
 
 def row15(chaos, tries):
@@ -75,20 +75,20 @@ row15.most = 60
 
 def damage(chaos, files):
     """One random change of one file: [(path, bytes before)], and what was done."""
-    path = chaos.dice.choice(files)
+    path = chaos.rng.choice(files)
     with open(path, "rb") as file:
         whole = file.read()
-    kind = chaos.dice.choice(["byte", "byte", "byte", "byte", "bit", "cut", "longer", "swapped"])
-    at = chaos.dice.randrange(len(whole))
+    kind = chaos.rng.choice(["byte", "byte", "byte", "byte", "bit", "cut", "longer", "swapped"])
+    at = chaos.rng.randrange(len(whole))
     if kind == "swapped":
-        other = chaos.dice.choice([f for f in files if f != path])
+        other = chaos.rng.choice([f for f in files if f != path])
         with open(other, "rb") as file:
             theirs = file.read()
         changed = {path: theirs, other: whole}
         before = [(path, whole), (other, theirs)]
     else:
-        new = {"byte": lambda: whole[:at] + bytes([whole[at] ^ chaos.dice.randrange(1, 256)]) + whole[at + 1:],
-               "bit": lambda: whole[:at] + bytes([whole[at] ^ (1 << chaos.dice.randrange(8))]) + whole[at + 1:],
+        new = {"byte": lambda: whole[:at] + bytes([whole[at] ^ chaos.rng.randrange(1, 256)]) + whole[at + 1:],
+               "bit": lambda: whole[:at] + bytes([whole[at] ^ (1 << chaos.rng.randrange(8))]) + whole[at + 1:],
                "cut": lambda: whole[:at], "longer": lambda: whole + b"\0"}[kind]()
         changed, before = {path: new}, [(path, whole)]
     for name, content in changed.items():
@@ -98,7 +98,7 @@ def damage(chaos, files):
 
 
 def refused_and_named(runs, path):
-    """`cohort reshard` of the damaged checkpoint: refused in words that name it, no crash, nothing left."""
+    """`cohort reshard` of the damaged checkpoint: refused with a message that names it, no crash, nothing left."""
     out = runs.path("out.safetensors")
     done = subprocess.run([runs.cohort, "reshard", path, out, "--consolidate"], capture_output=True, text=True, timeout=LIMIT, env=runs.env)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, f"status {done.returncode}: {done.stdout}{done.stderr}"
@@ -126,16 +126,16 @@ def row16(chaos, tries):
                 with open(path, "wb") as file:
                     file.write(content)
             chaos.write([done])
-        chaos.attempt("16 passed over by the trainer", lambda: passed_over(chaos, runs, files))
+        chaos.attempt("16 skipped by the trainer", lambda: skipped(chaos, runs, files))
         chaos.attempt("16 another model", lambda: other_model(runs))
         chaos.attempt("16 a later version", lambda: later_version(runs, newest))
     run_suite(chaos, "checkpoint_test", "Store.EverySingleByte*:Store.AFileOfAnother*:Store.ADamaged*:SafetensorsHeader.*:Damaged.*:Manifest.*:Contents.*")
 
 
-def passed_over(chaos, runs, files):
-    shutil.copytree(runs.path("run"), runs.path("hurt"))
-    damage(chaos, [f.replace(runs.path("run"), runs.path("hurt")) for f in files])
-    done = runs.train("hurt", n=1, steps=25, **SMALL)
+def skipped(chaos, runs, files):
+    shutil.copytree(runs.path("run"), runs.path("damaged"))
+    damage(chaos, [f.replace(runs.path("run"), runs.path("damaged")) for f in files])
+    done = runs.train("damaged", n=1, steps=25, **SMALL)
     assert "is damaged and was passed over" in done.stderr and "goes on after update 10\n" in done.stdout, done.stdout + done.stderr
 
 
@@ -146,7 +146,7 @@ def other_model(runs):
 
 
 def later_version(runs, newest):
-    """A manifest of a later version, its digests in order: refused by both numbers."""
+    """A manifest of a later version, its digests valid: refused by both numbers."""
     path = newest + "/manifest.json"
     with open(path) as file:
         text = file.read()

@@ -1,5 +1,5 @@
-"""Row 8: one rank of four computes at a half, at a fifth of its speed. It is named within 20 steps, nobody else is, and it is named again when it is back.
-Fixed and elastic jobs by turns; before, all are equal for a while, and nobody is named."""
+"""Row 8: one rank of four computes at a half, at a fifth of its speed. It is reported within 20 steps, no other rank is, and it is reported again when it has recovered.
+Fixed and elastic jobs alternate; before, all are equal for a while, and none is reported."""
 import os
 import sys
 import tempfile
@@ -11,11 +11,11 @@ from jobs import FOR_EVER, Job  # noqa: E402
 from runs import LIMIT, Runs, wait_until, workers  # noqa: E402
 from slowing import LONG_STEPS, Slowed, namings  # noqa: E402
 
-STEPS, EQUAL, RANKS = 20, 24, 4  # to name it; of equals before. Beside other work ranks are no equals
+STEPS, EQUAL, RANKS = 20, 24, 4  # to report it; of equal ranks before. With other load on the machine ranks are not equal
 
 
 class Fixed:
-    """A fixed job with the few words of jobs.Job that are needed here."""
+    """A fixed job with the few methods of jobs.Job that are needed here."""
 
     def __init__(self, programs, folder):
         self.runs, self.name = Runs(programs, folder), "run"
@@ -57,7 +57,7 @@ def row8(chaos, tries):
     for i in range(tries):
         if not chaos.in_time():
             return
-        factor, rank, elastic = (2, 5)[i % 2], chaos.dice.randrange(RANKS), i % 4 > 1
+        factor, rank, elastic = (2, 5)[i % 2], chaos.rng.randrange(RANKS), i % 4 > 1
         with tempfile.TemporaryDirectory(prefix="cohort-chaos-") as folder:
             start = (lambda: Job(chaos.programs, folder, "run", RANKS, 2, steps=FOR_EVER, **LONG_STEPS)) if elastic else (
                 lambda: Fixed(chaos.programs, folder))

@@ -1,6 +1,6 @@
 // Loaded before a process's own libraries (LD_PRELOAD): a disk that is slow, full or broken below one folder, a process that dies in the
-// middle of writing there, and a wall clock that jumps. What happens is read from a page that the test writes while the process runs
-// (shim.py); calls on the folder are written into a journal, so that the test can do what a power cut would: forget what was not synced.
+// middle of writing there, and a wall clock that jumps. It is controlled by a shared page that the test writes while the process runs
+// (shim.py); calls on the folder are logged in a journal, so that the test can do what a power cut would: drop what was not synced.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 struct page {
   int64_t clock_offset_s;  // added to the wall clock
-  int64_t only_odd;        // .. of processes with odd numbers only: a skew
+  int64_t only_odd;        // .. of processes with odd pids only: a skew
   int64_t fsync_delay_ms;  // below the folder
   int64_t error;           // errno of everything that would change the folder; 0: none
   int64_t kill_at;         // the call on the folder before which the process dies; 0: none
@@ -45,7 +45,7 @@ __attribute__((constructor)) static void start(void) {
   char name[512];
   snprintf(name, sizeof name, "%s.journal", path);
   journal = (int)syscall(SYS_openat, AT_FDCWD, name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  if (journal >= 0) {  // out of the way of processes that count their descriptors
+  if (journal >= 0) {  // a high number, for processes that count their descriptors
     int high = fcntl(journal, F_DUPFD_CLOEXEC, 200);
     if (high >= 0) syscall(SYS_close, journal), journal = high;
   }
@@ -67,8 +67,8 @@ static void note(const char* what, const char* a, const char* b) {
   int n = snprintf(line, sizeof line, "%s\t%s\t%s\n", what, a, b);
   if (journal >= 0) syscall(SYS_write, journal, line, (size_t)n);
 }
-// Before every call that changes the folder. True: it fails.
-static int struck(void) {
+// Called before every call that changes the folder. True: it fails.
+static int fails(void) {
   int64_t call = __atomic_add_fetch((int64_t*)&page->calls, 1, __ATOMIC_SEQ_CST);
   if (page->kill_at && call == page->kill_at) {
     note("killed", "", "");
@@ -84,7 +84,7 @@ int open(const char* path, int flags, ...) {
   mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
   va_end(more);
   if ((flags & (O_WRONLY | O_RDWR | O_CREAT)) && inside(path)) {
-    if (struck()) return -1;
+    if (fails()) return -1;
     note("create", path, "");
   }
   return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
@@ -98,7 +98,7 @@ int open64(const char* path, int flags, ...) {
 }
 int mkdir(const char* path, mode_t mode) {
   if (inside(path)) {
-    if (struck()) return -1;
+    if (fails()) return -1;
     note("mkdir", path, "");
   }
   return REAL(mkdir)(path, mode);
@@ -106,7 +106,7 @@ int mkdir(const char* path, mode_t mode) {
 ssize_t write(int fd, const void* bytes, size_t count) {
   char name[512];
   if (page && page->folder[0] && fd > 2 && inside(name_of(fd, name))) {
-    if (struck()) return -1;
+    if (fails()) return -1;
     note("write", name, "");
   }
   return (ssize_t)syscall(SYS_write, fd, bytes, count);
@@ -114,12 +114,12 @@ ssize_t write(int fd, const void* bytes, size_t count) {
 static int synced(int fd, int number) {
   char name[512];
   int here = page && page->folder[0] && inside(name_of(fd, name));
-  if (here && struck()) return -1;
+  if (here && fails()) return -1;
   if (here && page->fsync_delay_ms > 0) {
     __atomic_add_fetch((int64_t*)&page->slept, 1, __ATOMIC_SEQ_CST);
     for (int64_t left = page->fsync_delay_ms; left > 0 && page->fsync_delay_ms > 0; left -= 20) {
-      struct timespec nap = {0, 20 * 1000 * 1000};
-      nanosleep(&nap, NULL);
+      struct timespec slice = {0, 20 * 1000 * 1000};
+      nanosleep(&slice, NULL);
     }
   }
   int done = (int)syscall(number, fd);
@@ -129,19 +129,19 @@ static int synced(int fd, int number) {
 int fsync(int fd) { return synced(fd, SYS_fsync); }
 int fdatasync(int fd) { return synced(fd, SYS_fdatasync); }
 int rename(const char* from, const char* to) {
-  if (inside(from) && struck()) return -1;
+  if (inside(from) && fails()) return -1;
   int done = (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
   if (done == 0 && inside(from)) note("rename", from, to);
   return done;
 }
 int renameat2(int a, const char* from, int b, const char* to, unsigned flags) {
-  if (inside(from) && struck()) return -1;
+  if (inside(from) && fails()) return -1;
   int done = (int)syscall(SYS_renameat2, a, from, b, to, flags);
   if (done == 0 && inside(from)) note(flags & RENAME_EXCHANGE ? "exchange" : "rename", from, to);
   return done;
 }
 int unlink(const char* path) {
-  if (inside(path) && struck()) return -1;
+  if (inside(path) && fails()) return -1;
   return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 

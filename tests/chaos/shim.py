@@ -1,4 +1,4 @@
-"""The page by which a test tells shim.c what to do, while the processes run."""
+"""The shared page that controls shim.c while the processes run."""
 import mmap
 import os
 import struct
@@ -9,7 +9,7 @@ FIELDS = ("clock_offset_s", "only_odd", "fsync_delay_ms", "error", "kill_at", "c
 
 
 class Shim:
-    """In `env` of every process that shall have it."""
+    """Its `env` goes into the environment of every process to be controlled."""
 
     def __init__(self, folder):
         library, self.path = os.path.join(folder, "shim.so"), os.path.join(folder, "shim.page")

@@ -1,4 +1,4 @@
-"""Rows that a suite of the house already proves: its programs, run here, each case a try."""
+"""Rows that existing tests already prove: their programs, run here, each case a try."""
 import json
 import os
 import subprocess
@@ -11,7 +11,7 @@ TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
 
 def run_suite(chaos, program, cases, seconds=None):
-    """Every test of a GoogleTest program that matches; seconds: how long one may take. None found is a failure, too."""
+    """Every test of a GoogleTest program that matches; seconds: how long one may take. That none is found is a failure."""
     if not chaos.in_time() or not chaos.suites:
         return
     with tempfile.TemporaryDirectory(prefix="cohort-chaos-") as folder:
@@ -48,7 +48,7 @@ def run_claim(chaos, script, claim, env=None, seconds=LIMIT):
 
 
 def replay_corpus(chaos, *names):
-    """Inputs of fuzzers: each decoder meets all of its own, and dies of none."""
+    """Inputs of fuzzers: each decoder is run on its own corpus, and crashes on none."""
     for name in names if chaos.suites else ():
         def body(name=name):
             done = subprocess.run([os.path.join(chaos.programs, name + "_fuzz"), os.path.join(TESTS, "..", "fuzz", "corpus", name)],

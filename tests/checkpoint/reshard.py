@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 COHORT, EXCHANGE = os.path.join(os.path.abspath(sys.argv[1]), "cohort"), sys.argv[2]
-LIMIT = 60  # seconds for one command
+LIMIT = max(60, 20 * float(os.environ.get("COHORT_TEST_SLOWDOWN", "1")))  # seconds for one command
 
 
 def cohort(*args, status=0, **more):
@@ -86,7 +86,7 @@ def refused(folder):
 
 
 def full_disk(folder):
-    """No room: which file, at which offset, and nothing is left."""
+    """A full disk: which file, at which offset, and nothing is left."""
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

@@ -11,11 +11,11 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "train"))
 from runs import Runs  # noqa: E402
 
-SAME = {"optim__rule": "adam(lr=1e-3)", "optim__schedule": "constant", "checkpoint__keep": 10}
+SAME = {"optimizer": "adam(lr=1e-3)", "optim__schedule": "constant", "checkpoint__keep": 10}
 
 
 def strategy(stage):
-    return {"engine__strategy": f"zero(stage={stage}, op=sum)" if stage else "all_reduce(op=sum)"}
+    return {"sync": f"zero(stage={stage}, op=sum)" if stage else "all_reduce(op=sum)"}
 
 
 def whole(runs, name):

@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 SOURCE, PROGRAMS, PAGE = sys.argv[1:4]
+LIMIT = max(200, 70 * float(os.environ.get("COHORT_TEST_SLOWDOWN", "1")))  # seconds for one command
 SHORT = " --rounds 1 --seconds 0.005 --no-void-check"  # what a reader waits for, a test need not
 
 
@@ -36,7 +37,7 @@ def work(command, folder, env):
         command += " --rounds 1 --steps 4 --warm 1 --no-void-check"
     elif command.startswith("cohort bench") and not command.startswith("cohort bench memory"):
         command += SHORT
-    done = subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
 
 

@@ -1,4 +1,4 @@
-"""The processes around an elastic job's workers: who coordinates, who supervises, and what is left of all of them."""
+"""The processes around an elastic job's workers: the coordinator, the supervisor, and which of all of them still run."""
 import os
 import signal
 import time
@@ -6,12 +6,12 @@ import time
 from jobs import Job, VectorJob, processes, wait_until
 
 
-def family(of):
+def descendants(of):
     """Everything that descends from this process and has not ended."""
-    all_of_them, found = processes(), []
-    for pid, (parent, _, state) in all_of_them.items():
-        while parent in all_of_them and parent != of:
-            parent = all_of_them[parent][0]
+    everything, found = processes(), []
+    for pid, (parent, _, state) in everything.items():
+        while parent in everything and parent != of:
+            parent = everything[parent][0]
         if parent == of and state != "Z":
             found.append(pid)
     return found
@@ -27,30 +27,30 @@ class Supervised:
 
     def coordinator(self):
         now = processes()
-        return next((pid for pid in family(self.process.pid) if now.get(pid, (0, "", ""))[1] == "coordinator"), None)
+        return next((pid for pid in descendants(self.process.pid) if now.get(pid, (0, "", ""))[1] == "coordinator"), None)
 
     def launcher(self):
-        """The one process that the front started: it holds the ranks, and with --supervised it is the supervisor."""
+        """The one process that the front process started: it starts the ranks, and with --supervised it is the supervisor."""
         now = processes()
         return next(pid for pid, (parent, _, _) in now.items() if parent == self.process.pid)
 
     def kill_coordinator(self, and_also=()):
-        """kill -9, of others in the same moment, too. When, and when the next one was there."""
+        """kill -9, also of others at the same moment. Returns when, and when the next one ran."""
         old = self.coordinator()
         at = time.monotonic()
         os.kill(old, signal.SIGKILL)
         for pid in and_also:
             try:
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:  # it went with one of the others
+            except ProcessLookupError:  # it ended with one of the others
                 continue
         wait_until("a coordinator is started again", lambda: self.coordinator() not in (None, old))
         return at, time.monotonic()
 
     def await_next_step(self):
-        """A step that was begun from now on is committed; when."""
+        """Waits until a step that begins from now on is committed; returns when."""
         step = self.step()
-        wait_until("the next step", lambda: self.step() > step + 1)  # not the one that may have been under way
+        wait_until("the next step", lambda: self.step() > step + 1)  # not the one that may be under way
         return time.monotonic()
 
 

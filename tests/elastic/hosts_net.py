@@ -1,5 +1,5 @@
-"""Hosts as network namespaces: h0, where the launcher runs, and h1, h2 .. joined by a bridge that has a namespace of its own. Each is held by one process,
-the server of launch_shell (tests/launch/shell.cc), which dies with this program; the kernel takes namespace and links down with it. Needs root, ip, nft."""
+"""Hosts as network namespaces: h0, where the launcher runs, and h1, h2 .. joined by a bridge that has a namespace of its own. Each is kept by one process,
+the server of launch_shell (tests/launch/shell.cc), which ends with this program; the kernel removes namespace and links with it. Needs root, ip, nft."""
 import glob
 import os
 import shutil
@@ -30,7 +30,7 @@ class Net:
         holder = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "-n", self.shell, "serve", path])
         self.holders.append(holder)
         wait_until(f"{name} serves", lambda: os.path.exists(path) or holder.poll() is not None, 10)
-        assert holder.poll() is None, "network namespaces cannot be had here: run as root"
+        assert holder.poll() is None, "network namespaces need root"
         return holder
 
     def words(self, host, *words):
@@ -48,14 +48,14 @@ class Net:
         self.on_bridge("nft", "-f", "-", text="table bridge faults {}\ndelete table bridge faults\n" + (
             "table bridge faults {\n chain passing {\n  type filter hook forward priority 0;\n" + chain + " }\n}\n" if rules else ""))
 
-    def apart(self, some, others, ways=("out", "in")):
-        """Nothing passes between these hosts; ways: as seen from the first ones."""
+    def partition(self, some, others, ways=("out", "in")):
+        """No packet passes between these hosts; ways: as seen from the first ones."""
         names = [", ".join(f'"v{h}"' for h in side) for side in (some, others)]
         rules = {"out": f"iifname {{ {names[0]} }} oifname {{ {names[1]} }} drop", "in": f"iifname {{ {names[1]} }} oifname {{ {names[0]} }} drop"}
         self.forward(*(rules[way] for way in ways))
 
     def resets(self, host, on):
-        """Whoever sends to this host or from it over tcp is told that there is no such connection."""
+        """Answers every TCP segment to this host or from it with a reset."""
         rule = "meta l4proto tcp reject with tcp reset"
         chains = f" chain in {{\n  type filter hook input priority 0;\n  iifname eth0 {rule}\n }}\n chain out {{\n  type filter hook output priority 0;\n  oifname eth0 {rule}\n }}\n"
         self.on(host, "nft", "-f", "-", text="table inet resets {}\ndelete table inet resets\n" + (f"table inet resets {{\n{chains}}}\n" if on else ""))
@@ -64,7 +64,7 @@ class Net:
         self.on_bridge("ip", "link", "set", f"v{host}", state)
 
     def processes(self, host):
-        """All of that host but the one that holds it."""
+        """All of that host but the one that keeps its namespace."""
         holder = self.holders[host + 1].pid
         space, found = os.readlink(f"/proc/{holder}/ns/net"), []
         for path in glob.glob("/proc/[0-9]*/ns/net"):

@@ -1,4 +1,4 @@
-"""An elastic training job of real processes, what happens to it, and what it wrote down. Every wait has an end."""
+"""An elastic training job of real processes, faults of it, and its history. Every wait has an end."""
 import glob
 import json
 import os
@@ -46,14 +46,14 @@ def children(launcher):
 class Job:
     def __init__(self, programs, folder, name, n, least, most=None, flags=(), **sets):
         self.runs, self.programs, self.name, self.sets = Runs(programs, folder), programs, name, {**PLAIN, **sets}
-        self.notes = self.runs.path(name + ".history")
-        os.makedirs(self.notes)
+        self.histories = self.runs.path(name + ".history")
+        os.makedirs(self.histories)
         limits = ["--min-n", str(least), "--max-n", str(most or n), *flags]
         words = self.words(n, limits)
         self.log_path = self.runs.path(name + ".log")
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, cwd=folder,
-                                            env={**self.runs.env, "COHORT_HISTORY": self.notes})
+                                            env={**self.runs.env, "COHORT_HISTORY": self.histories})
         self.read, self.lines = {}, []  # of each history file, as far as it was read
         self.last, self.sizes, self.begun = 0, {0: 0}, {}  # the newest step; ranks by epoch; epochs that began a step
 
@@ -70,7 +70,7 @@ class Job:
             self.process.kill()
         self.process.wait(LIMIT)
 
-    # --- what happens to it
+    # --- faults
     def workers(self):
         return children(self.process.pid)
 
@@ -86,14 +86,14 @@ class Job:
         assert self.process.wait(LIMIT) == status, self.log()
 
     def stops(self):
-        """Asked to end, all leave and one saves. How long a replacement takes, in steps, is another number on every machine: so it has no last step."""
+        """SIGTERM: all leave and one saves. How many steps a replacement takes differs between machines: so the job has no last step."""
         self.process.send_signal(signal.SIGTERM)
         self.ends()
         assert self.said(rf"saved update {self.step()} in "), self.log()
 
-    # --- what it wrote down
+    # --- its history and log
     def history(self):
-        for path in glob.glob(self.notes + "/*.jsonl"):
+        for path in glob.glob(self.histories + "/*.jsonl"):
             with open(path) as file:
                 file.seek(self.read.get(path, 0))
                 text = file.read()
@@ -147,20 +147,20 @@ class Job:
         self.history()
         return sum(len(epochs) - 1 for epochs in self.begun.values())
 
-    # --- whether it is right
+    # --- checks
     def judge(self):
-        done = subprocess.run([os.path.join(self.programs, "check_history"), *glob.glob(self.notes + "/*.jsonl")], capture_output=True, text=True)
+        done = subprocess.run([os.path.join(self.programs, "check_history"), *glob.glob(self.histories + "/*.jsonl")], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr + self.log()
 
     def schedule(self):
-        """How many ranks made the steps up to which: [(ranks, last step)]."""
+        """The number of ranks by step: [(ranks, last step with so many)]."""
         size = {line["step"]: line["size"] for line in self.commits()}
         steps = sorted(size)
         assert steps == list(range(1, len(steps) + 1)), f"steps are missing: {steps}"
         return [(size[s], s) for s in steps if s == steps[-1] or size[s + 1] != size[s]]
 
     def replay(self):
-        """An undisturbed run with the same membership history: fixed numbers of ranks, one after the other. The bytes it learned."""
+        """A run without faults with the same membership history: fixed numbers of ranks, one after the other. Returns its parameters."""
         again = self.name + "-again"
         for ranks, last in self.schedule():
             self.runs.train(again, n=ranks, **{**self.sets, "steps": last})
@@ -171,8 +171,8 @@ class Job:
 
 
 class VectorJob(Job):
-    """The same under `cohort run`, of workers that train a vector (elastic_rank.cc): no torch, so they start at once."""
+    """The same under `cohort run`, of workers that train a vector (elastic_rank.cc): no torch, so they start quickly."""
 
     def words(self, n, limits):
         steps = str(self.sets["steps"])
-        return [self.runs.cohort, "run", "-n", str(n), *limits, "--", os.path.join(self.programs, "elastic_rank"), steps, self.notes]
+        return [self.runs.cohort, "run", "-n", str(n), *limits, "--", os.path.join(self.programs, "elastic_rank"), steps, self.histories]

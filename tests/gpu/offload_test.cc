@@ -6,20 +6,20 @@ namespace {
 
 constexpr const char* kSmallGpt = "gpt(vocab=17, context=8, d=16, heads=2, layers=2)";
 
-Lesson on_gpu(Lesson lesson, int stage, int lanes) {
-  lesson.device = at::Device(at::kCUDA, 0);
-  lesson.options.strategy = fmt::format("zero(stage={}, op=sum, offload=host)", stage);
-  lesson.options.lanes = lanes;
-  return lesson;
+TrainCase on_gpu(TrainCase train_case, int stage, int lanes) {
+  train_case.device = at::Device(at::kCUDA, 0);
+  train_case.options.strategy = fmt::format("zero(stage={}, op=sum, offload=host)", stage);
+  train_case.options.lanes = lanes;
+  return train_case;
 }
 
-Lesson lesson_of(const char* model, at::ScalarType type) {
+TrainCase case_of(const char* model, at::ScalarType type) {
   return {.model = model, .type = type, .rule = "adamw(lr=0.01)", .steps = 4, .rows = {4, 3}};
 }
 
-// Backwards of one process share a thread for each GPU, where ranks as threads would wait for each other: one rank, unless lanes carry
+// Backwards of one process share a thread for each GPU, where ranks as threads would wait for each other: one rank, unless lanes reduce
 // everything.
-Lesson fit(Lesson lesson, int stage, int lanes) { return lanes == 0 || stage == 3 ? alone(std::move(lesson)) : lesson; }
+TrainCase fit(TrainCase train_case, int stage, int lanes) { return lanes == 0 || stage == 3 ? alone(std::move(train_case)) : train_case; }
 
 Named on_cpu(Named all) {
   for (auto& [name, t] : all) t = t.cpu();
@@ -28,10 +28,10 @@ Named on_cpu(Named all) {
 
 class GpuOffload : public testing::TestWithParam<std::tuple<const char*, int, int>> {};
 
-TEST_P(GpuOffload, LearnsWhatTheCpuLearns) {
+TEST_P(GpuOffload, TrainsAsTheCpuDoes) {
   const auto& [model, stage, lanes] = GetParam();
-  const Lesson lesson = fit(lesson_of(model, at::kDouble), stage, lanes);
-  const auto expected = learn(lesson), found = learn(on_gpu(lesson, stage, lanes));
+  const TrainCase train_case = fit(case_of(model, at::kDouble), stage, lanes);
+  const auto expected = train_ranks(train_case), found = train_ranks(on_gpu(train_case, stage, lanes));
   for (std::size_t r = 0; r < found.size(); ++r) {
     EXPECT_TRUE(found[r].params[0].second.is_cuda());
     expect_near(on_cpu(found[r].params), expected[r].params, 1e-10);
@@ -40,20 +40,20 @@ TEST_P(GpuOffload, LearnsWhatTheCpuLearns) {
 
 TEST_P(GpuOffload, RepeatsBitForBitOnEveryRank) {
   const auto& [model, stage, lanes] = GetParam();
-  const Lesson lesson = on_gpu(fit(lesson_of(model, at::kFloat), stage, lanes), stage, lanes);
-  const auto once = learn(lesson);
-  expect_same_bits(learn(lesson), once);
+  const TrainCase train_case = on_gpu(fit(case_of(model, at::kFloat), stage, lanes), stage, lanes);
+  const auto once = train_ranks(train_case);
+  expect_same_bits(train_ranks(train_case), once);
   expect_same_bits(once.front().params, once.back().params);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuOffload,
                          testing::Combine(testing::Values(kTinyMlp, kSmallGpt), testing::Values(2, 3), testing::Values(0, 1)));
 
-TEST(Gpu, OtherStrategiesSayWhatToDo) {
-  Lesson lesson = lesson_of(kTinyMlp, at::kFloat);
-  lesson.rows = {4};
-  lesson.device = at::Device(at::kCUDA, 0);
-  EXPECT_THAT(failure_of([&] { learn(lesson); }).what, testing::HasSubstr("zero(stage=2, offload=host)"));
+TEST(Gpu, OtherStrategiesAreRefusedWithWhatToDo) {
+  TrainCase train_case = case_of(kTinyMlp, at::kFloat);
+  train_case.rows = {4};
+  train_case.device = at::Device(at::kCUDA, 0);
+  EXPECT_THAT(failure_of([&] { train_ranks(train_case); }).what, testing::HasSubstr("zero(stage=2, offload=host)"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-"""Strangers at a job's ports: kinds of connection, and a storm that opens so many of them a second and counts what came of each.
+"""Unauthenticated peers at a job's ports: kinds of connection, and a storm that opens so many of them a second and counts their outcomes.
 
-Only addresses of 127.0.0.0/8 are ever connected to, and those of a test's own network namespaces, from within these. Connections end with a reset
+Connects only to addresses of 127.0.0.0/8, and to those of a test's own network namespaces, from within these. Connections end with a reset
 (SO_LINGER 0), so that a million of them leave no TIME_WAIT.
 """
 import collections
@@ -19,19 +19,19 @@ LINGER = struct.pack("ii", 1, 0)
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(range(32)) + b"\x00\x00\x02\x13\x01\x01\x00" + bytes(150)
 TLS_ALERT = 0x15
 MOST_OPEN = 800  # sockets of ours at a time, below the usual limit of 1024 descriptors
-HELD = 7.0       # seconds that an idle one stays, longer than a door's patience
-BRIEF = 0.05     # seconds until an answer is looked at
-LOOKS = 40       # how often an opening is waited for before the visit is given up
+HELD = 7.0       # seconds that an idle one stays, longer than an acceptor's limit
+BRIEF = 0.05     # seconds until a reply is checked
+CHECKS = 40      # how often an opening is waited for before the attempt is given up
 
 
 class Target:
-    """A port, and what a stranger may know about it: nothing for most kinds, an overheard conversation for replays, the secret for those who belong
-    to another job or epoch. space: the network namespace in which its host is to be found, as a path. mute: it answers nobody, and who waits for
-    an opening imagines one."""
+    """A port, and what an attacker may know about it: nothing for most kinds, an overheard handshake for replays, the secret for peers of another
+    job or epoch. protocol: "cohort", "tls" or "http". space: the path of its network namespace. mute: it never replies, and an attack that waits for
+    an opening makes one up."""
 
-    def __init__(self, port, speaks, job="", overheard=b"", host="127.0.0.1", space=None, secret=None, mute=False):
-        self.port, self.speaks, self.job, self.overheard = port, speaks, job, overheard
-        self.host, self.space, self.secret, self.mute, self.visits = host, space, secret, mute, 0
+    def __init__(self, port, protocol, job="", overheard=b"", host="127.0.0.1", space=None, secret=None, mute=False):
+        self.port, self.protocol, self.job, self.overheard = port, protocol, job, overheard
+        self.host, self.space, self.secret, self.mute, self.attempts = host, space, secret, mute, 0
 
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -51,7 +51,7 @@ def new_socket():
 
 
 def socket_in(path):
-    """A socket belongs to the namespace in which it was made, for ever; this process does not stay there."""
+    """A socket keeps the namespace in which it was made; this process returns to its own."""
     try:
         space = os.readlink(path) if path else HOME_SPACE
         if space == HOME_SPACE:
@@ -77,8 +77,8 @@ def open_socket(target, rng):
     return sock
 
 
-def call(sock, target):
-    """False when nobody is there."""
+def connect(sock, target):
+    """False when nothing listens there."""
     return sock.connect_ex((target.host, target.port)) in (0, errno.EINPROGRESS)
 
 
@@ -91,8 +91,8 @@ def half(rng, _):
 
 
 def known_opening(rng, target):
-    """Of a stranger, or, every other time, one that a holder of the secret has made and that was overheard before it came here."""
-    return vouching(rng, target) if target.secret and rng.randrange(2) else handshake.opening()
+    """With a random nonce, or, every other time, with a valid proof, as if overheard from a holder of the secret."""
+    return with_proof(rng, target) if target.secret and rng.randrange(2) else handshake.opening()
 
 
 def proofless(rng, target):
@@ -100,27 +100,27 @@ def proofless(rng, target):
 
 
 def replay_blind(_, target):
-    told = target.overheard
-    return told[:40] + told[80:192] + told[560:]
+    talk = target.overheard
+    return talk[:40] + talk[80:192] + talk[560:]
 
 
-def vouching(_, target):
-    return handshake.opening(nonce=handshake.vouching_nonce(target.secret))
+def with_proof(_, target):
+    return handshake.opening(nonce=handshake.nonce_with_proof(target.secret))
 
 
 def lengths(rng, target):
-    """Introductions that claim absurd lengths, ranks and epochs, and frames of 2^63 and -1 bytes before any introduction."""
+    """Claims with absurd lengths, ranks and epochs, and frames of 2^63 and -1 bytes before any claim."""
     head = b"CHRT" + struct.pack("<BBHQIIQI", 1, 1, 0x0101, rng.choice((2**63, 2**64 - 1, 2**40)), 0, 0, 0, 0)
-    said = handshake.hello("x" * 64, rank=rng.choice((-(2**31), 2**31 - 1)), epoch=2**32 - 1, name_bytes=255)
-    return rng.choice((head + struct.pack("<I", handshake.crc32c(head)), known_opening(rng, target) + said + rng.randbytes(32)))
+    hello = handshake.hello("x" * 64, rank=rng.choice((-(2**31), 2**31 - 1)), epoch=2**32 - 1, name_bytes=255)
+    return rng.choice((head + struct.pack("<I", handshake.crc32c(head)), known_opening(rng, target) + hello + rng.randbytes(32)))
 
 
 def http_request(line, *fields, host="127.0.0.1"):
     return "\r\n".join((line, f"Host: {host}") + fields + ("", "")).encode()
 
 
-# kind -> what it says first. None: nothing.
-SAID_TO_DOORS = {
+# kind -> what it sends first.
+SENT_TO_COHORT = {
     "random": random_bytes,
     "http": lambda *_: http_request("GET /metrics HTTP/1.1"),
     "tls": lambda *_: TLS_HELLO,
@@ -134,13 +134,13 @@ SAID_TO_DOORS = {
     "replay": lambda _, target: target.overheard[:40],
     "replay_blind": replay_blind,
     "frame": known_opening,
-    "other_job": vouching,
-    "other_epoch": vouching,
+    "other_job": with_proof,
+    "other_epoch": with_proof,
     "slowloris": lambda *_: b"",
 }
-TWO_STEPS = {"wrong_key", "replay", "frame", "other_job", "other_epoch"}  # these go on when they have the door's opening
-HOLDERS = {"other_job", "other_epoch"}                                    # .. with the job's own secret: they are told why not
-SAID_TO_HTTP = {
+TWO_STEPS = {"wrong_key", "replay", "frame", "other_job", "other_epoch"}  # these go on when they have the listener's opening
+HOLDERS = {"other_job", "other_epoch"}                                    # .. with the job's own secret: they are sent the reason of the refusal
+SENT_TO_HTTP = {
     "random": random_bytes,
     "tls": lambda *_: TLS_HELLO,
     "idle": lambda *_: b"",
@@ -157,37 +157,37 @@ SAID_TO_HTTP = {
 }
 
 
-def said_to(target):
-    return SAID_TO_HTTP if target.speaks == "http" else SAID_TO_DOORS
+def first_bytes(target):
+    return SENT_TO_HTTP if target.protocol == "http" else SENT_TO_COHORT
 
 
-STAYS = {"idle", "slowloris"}  # these sit on their place for HELD seconds
-STAYING_SHARE = 40             # one visit in so many is of that sort
+STAYS = {"idle", "slowloris"}  # these stay open for HELD seconds
+STAYING_SHARE = 40             # one attempt in so many is of these kinds
 
 
-class Visit:
-    __slots__ = ("sock", "kind", "target", "begun", "heard", "said", "looks", "first", "second")
+class Attempt:
+    __slots__ = ("sock", "kind", "target", "begun", "received", "unsent", "checks", "first", "second")
 
     def __init__(self, sock, kind, target, begun):
         self.sock, self.kind, self.target, self.begun = sock, kind, target, begun
-        self.heard, self.said, self.looks, self.first, self.second = b"", b"", 0, b"", False
+        self.received, self.unsent, self.checks, self.first, self.second = b"", b"", 0, b"", False
 
 
 class Storm:
-    """Opens visits to targets at a rate; poll() as often as possible. Everything it does follows from the seed but for timing."""
+    """Opens connections to targets at a rate; poll() as often as possible. All it does but for timing follows from the seed."""
 
     def __init__(self, targets, rate, seed, holders=True):
         self.targets, self.rate, self.rng, self.holders = targets, rate, random.Random(seed), holders
-        self.due = []  # (when, number, visit)
+        self.due = []  # (when, number, attempt)
         self.open = self.begun = 0
-        self.counts = collections.Counter()  # (port's speech, kind, outcome)
+        self.counts = collections.Counter()  # (protocol, kind, outcome)
         self.accepted = []                   # what must stay empty
-        self.late = []                       # strangers that a door kept longer than its patience
-        self.refused = 0                     # of those who hold the secret: told so by a verdict
+        self.late = []                       # idle connections that a listener kept longer than its limit
+        self.refused = 0                     # holders of the secret that got a verdict with the reason
         self.started = time.monotonic()
 
     def poll(self, most):
-        """Begins what the clock allows, up to `most` in all, and looks at what is due. False when all is begun and over."""
+        """Begins what the rate allows, up to `most` in all, and checks what is due. False when all is begun and over."""
         now = time.monotonic()
         allowed = min(most, int((now - self.started) * self.rate) + 1)
         burst = 0
@@ -195,144 +195,144 @@ class Storm:
             self.begin(now)
             burst += 1
         while self.due and self.due[0][0] <= now:
-            self.look(heapq.heappop(self.due)[2], now)
+            self.check(heapq.heappop(self.due)[2], now)
         return self.begun < most or bool(self.due)
 
     def resume(self):
-        """After a calm period: its time does not count for the rate."""
+        """After a quiet period: its time does not count for the rate."""
         self.started = time.monotonic() - self.begun / self.rate
 
     def finish(self):
-        """The end, also for those who meant to stay."""
+        """Ends all, also those that would stay longer."""
         while self.due:
-            visit = heapq.heappop(self.due)[2]
-            self.judge(visit, self.hear(visit))
+            attempt = heapq.heappop(self.due)[2]
+            self.judge(attempt, self.receive(attempt))
 
     def begin(self, now):
         target = self.rng.choice(self.targets)
         stays = self.rng.randrange(STAYING_SHARE) == 0
-        self.visit(target, self.rng.choice([k for k in self.kinds(target) if (k in STAYS) == stays]), now)
+        self.attempt(target, self.rng.choice([k for k in self.kinds(target) if (k in STAYS) == stays]), now)
 
     def all_kinds(self, target):
         for kind in self.kinds(target):
-            self.visit(target, kind, time.monotonic())
+            self.attempt(target, kind, time.monotonic())
 
     def kinds(self, target):
-        return [k for k in said_to(target) if (target.secret and self.holders) or k not in HOLDERS]
+        return [k for k in first_bytes(target) if (target.secret and self.holders) or k not in HOLDERS]
 
-    def visit(self, target, kind, now):
+    def attempt(self, target, kind, now):
         sock = open_socket(target, self.rng)
         self.begun += 1
         self.open += 1
-        visit = Visit(sock, kind, target, now)
-        if not call(sock, target):
-            return self.end(visit, "no_answer")
-        visit.said = visit.first = said_to(target)[kind](self.rng, target)
-        self.say(visit)
-        self.later(visit, now + (0.005 if kind in TWO_STEPS else 1.0 if kind in STAYS else BRIEF))
+        attempt = Attempt(sock, kind, target, now)
+        if not connect(sock, target):
+            return self.end(attempt, "no_answer")
+        attempt.unsent = attempt.first = first_bytes(target)[kind](self.rng, target)
+        self.send(attempt)
+        self.later(attempt, now + (0.005 if kind in TWO_STEPS else 1.0 if kind in STAYS else BRIEF))
 
-    def later(self, visit, when):
-        heapq.heappush(self.due, (when, id(visit), visit))
+    def later(self, attempt, when):
+        heapq.heappush(self.due, (when, id(attempt), attempt))
 
-    def say(self, visit):
+    def send(self, attempt):
         try:
-            if visit.said:
-                visit.said = visit.said[visit.sock.send(visit.said):]
-                visit.target.visits += 1
+            if attempt.unsent:
+                attempt.unsent = attempt.unsent[attempt.sock.send(attempt.unsent):]
+                attempt.target.attempts += 1
         except BlockingIOError:
             pass
         except OSError:
-            visit.said = b""
+            attempt.unsent = b""
 
-    def hear(self, visit):
+    def receive(self, attempt):
         """False when the other side has ended the connection."""
         try:
             while True:
-                part = visit.sock.recv(65536)
+                part = attempt.sock.recv(65536)
                 if not part:
                     return False
-                visit.heard += part
+                attempt.received += part
         except BlockingIOError:
             return True
         except OSError as problem:
             return problem.errno in (errno.ENOTCONN, errno.EINPROGRESS)
 
-    def look(self, visit, now):
-        alive = self.hear(visit)
-        if visit.kind in TWO_STEPS and not visit.second:
-            if visit.target.mute and visit.target.speaks == "door":
-                visit.heard = handshake.opening()
-            if len(visit.heard) >= handshake.OPENING:
-                visit.second = True
-                visit.said = self.second_step(visit)
-                self.say(visit)
-                return self.later(visit, now + BRIEF)
-            visit.looks += 1
-            if alive and visit.looks < LOOKS:
-                return self.later(visit, now + BRIEF)
-        if alive and visit.kind in STAYS and now < visit.begun + HELD:
-            if visit.kind == "slowloris":
-                visit.said = (handshake.opening() if visit.target.speaks == "door" else b"GET / HTTP/1.1\r\n")[visit.looks:][:1]
-                visit.looks += 1
-                self.say(visit)
-            return self.later(visit, now + 1.0)
-        self.judge(visit, alive)
+    def check(self, attempt, now):
+        alive = self.receive(attempt)
+        if attempt.kind in TWO_STEPS and not attempt.second:
+            if attempt.target.mute and attempt.target.protocol == "cohort":
+                attempt.received = handshake.opening()
+            if len(attempt.received) >= handshake.OPENING:
+                attempt.second = True
+                attempt.unsent = self.second_step(attempt)
+                self.send(attempt)
+                return self.later(attempt, now + BRIEF)
+            attempt.checks += 1
+            if alive and attempt.checks < CHECKS:
+                return self.later(attempt, now + BRIEF)
+        if alive and attempt.kind in STAYS and now < attempt.begun + HELD:
+            if attempt.kind == "slowloris":
+                attempt.unsent = (handshake.opening() if attempt.target.protocol == "cohort" else b"GET / HTTP/1.1\r\n")[attempt.checks:][:1]
+                attempt.checks += 1
+                self.send(attempt)
+            return self.later(attempt, now + 1.0)
+        self.judge(attempt, alive)
 
-    def second_step(self, visit):
-        told = visit.target.overheard
-        if visit.kind == "replay":
-            return told[80:192] + told[560:]
-        if visit.kind == "frame":
-            return handshake.frame(self.rng.randbytes(32), visit.first + visit.heard[:40], 0x0201, self.rng.choice((2**63, -1, 2**20 + 1)))
-        known = visit.kind in HOLDERS
+    def second_step(self, attempt):
+        talk = attempt.target.overheard
+        if attempt.kind == "replay":
+            return talk[80:192] + talk[560:]
+        if attempt.kind == "frame":
+            return handshake.frame(self.rng.randbytes(32), attempt.first + attempt.received[:40], 0x0201, self.rng.choice((2**63, -1, 2**20 + 1)))
+        known = attempt.kind in HOLDERS
         who = {"rank": self.rng.choice((0, 1, -1)), "epoch": self.rng.choice((0, 1, 2, 2**32 - 1))}
         if known:
-            who = {"rank": 1, "epoch": 10**6 if visit.kind == "other_epoch" else 0}
-        said = handshake.hello("another" if visit.kind == "other_job" else visit.target.job, **who)
-        return handshake.claim(visit.target.secret if known else self.rng.randbytes(32), visit.first, visit.heard[:40], said)
+            who = {"rank": 1, "epoch": 10**6 if attempt.kind == "other_epoch" else 0}
+        hello = handshake.hello("another" if attempt.kind == "other_job" else attempt.target.job, **who)
+        return handshake.claim(attempt.target.secret if known else self.rng.randbytes(32), attempt.first, attempt.received[:40], hello)
 
-    def judge(self, visit, alive):
-        heard, refused = visit.heard, False
-        if visit.target.speaks == "http":
-            accepted = heard.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2")) and visit.kind != "http"  # which took it for a door, and asked as one may
-        elif heard.startswith(b"HTTP/1.1 "):  # what was found to listen there is no door: from now on it is met as what it is
-            visit.target.speaks, accepted = "http", False
-        elif visit.target.speaks == "tls":  # an alert is all that it has for who does not hold the secret
-            accepted = bool(heard) and heard[0] != TLS_ALERT
-        else:  # a door answers an opening with its own, and nothing else before it has seen a proof
-            refused = visit.kind in HOLDERS and handshake.refuses(heard)
-            accepted = len(heard) > handshake.OPENING and not refused
+    def judge(self, attempt, alive):
+        received, refused = attempt.received, False
+        if attempt.target.protocol == "http":
+            accepted = received.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2")) and attempt.kind != "http"  # a valid request
+        elif received.startswith(b"HTTP/1.1 "):  # the port turned out to serve HTTP: from now on it is attacked as such
+            attempt.target.protocol, accepted = "http", False
+        elif attempt.target.protocol == "tls":  # without the secret there is nothing but an alert
+            accepted = bool(received) and received[0] != TLS_ALERT
+        else:  # a listener answers an opening with its own, and sends nothing else before it has verified a claim
+            refused = attempt.kind in HOLDERS and handshake.refuses(received)
+            accepted = len(received) > handshake.OPENING and not refused
         self.refused += refused
         if accepted:
-            self.accepted.append((visit.target.speaks, visit.kind, heard[:60]))
-        if alive and visit.kind in STAYS and visit.target.speaks == "door":
-            self.late.append((visit.kind, round(time.monotonic() - visit.begun, 1)))
-        self.end(visit, "accepted" if accepted else "refused" if refused else "answered" if heard else "silent" if alive else "closed")
+            self.accepted.append((attempt.target.protocol, attempt.kind, received[:60]))
+        if alive and attempt.kind in STAYS and attempt.target.protocol == "cohort":
+            self.late.append((attempt.kind, round(time.monotonic() - attempt.begun, 1)))
+        self.end(attempt, "accepted" if accepted else "refused" if refused else "answered" if received else "silent" if alive else "closed")
 
-    def end(self, visit, outcome):
-        self.counts[visit.target.speaks, visit.kind, outcome] += 1
-        visit.sock.close()
+    def end(self, attempt, outcome):
+        self.counts[attempt.target.protocol, attempt.kind, outcome] += 1
+        attempt.sock.close()
         self.open -= 1
 
 
 class Decoy:
-    """Somebody else's port on this machine: takes whoever comes and closes. What the same strangers cost here is not the job's doing."""
+    """A port of another process on this machine: accepts and closes. What the same connections cost here is not due to the job."""
 
     def __init__(self):
         self.sock = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.sock.setblocking(False)
-        self.taken = []
+        self.accepted = []
 
     def targets(self, like):
-        return [Target(self.sock.getsockname()[1], target.speaks, target.job, target.overheard, secret=target.secret, mute=True) for target in like]
+        return [Target(self.sock.getsockname()[1], target.protocol, target.job, target.overheard, secret=target.secret, mute=True) for target in like]
 
     def sweep(self):
-        """Closes those of the last time, so that nobody is kept waiting and nobody is cut off in the middle of a word."""
-        for sock in self.taken:
+        """Closes the connections of the last call, so that none waits long and none is closed in the middle of a send."""
+        for sock in self.accepted:
             sock.close()
-        self.taken = []
+        self.accepted = []
         try:
             while True:
-                self.taken.append(self.sock.accept()[0])
+                self.accepted.append(self.sock.accept()[0])
         except BlockingIOError:
             pass

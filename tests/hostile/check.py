@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Claims about a job whose ports strangers can reach: check.py <folder of programs> <claim>. Exit status 0 when the claim holds.
+"""Claims about a job whose ports are open to the network: check.py <folder of programs> <claim>. Exit status 0 when the claim holds.
 
-    strangers   a few thousand hostile connections to every port of a running job: none gets in, memory and result stay as they were
-    start       the same while the ranks meet
-    intruders   who holds the secret but belongs to another job or epoch, or claims a rank twice, is told so; the job does not notice
-    limits      too few descriptors or processes are told at the start, in one line that names the limit; a full /dev/shm harms nobody
-    elastic     strangers at every port of an elastic job while a worker, its coordinator and, past a crowd that stays, another worker are replaced
+    unauthenticated  a few thousand hostile connections to every port of a running job: none is accepted, memory and result stay as they were
+    start       the same while the ranks connect
+    intruders   a holder of the secret that belongs to another job or epoch, or claims a rank twice, gets the reason; the job is not disturbed
+    limits      too few descriptors or processes are reported at the start, in one line that names the limit; a full /dev/shm does no harm
+    elastic     attacks on every port of an elastic job while a worker, its coordinator and, among idle connections, another worker are replaced
     hosts       the same on two hosts with agents, one of which is lost (network namespaces: needs root)
     encrypted   the same under --tls
-    nodes       agents that somebody else started meet past a crowd that stays at the door
+    nodes       agents that something else started connect among idle connections
     storm       all of it at length, with step times: HOSTILE_CONNECTIONS at HOSTILE_RATE a second, a line for each period into a file
 """
 import os
@@ -28,7 +28,7 @@ import handshake
 from job import Job
 
 GROWTH_KIB = 8 << 10     # of any process of the job
-PATIENCE = 5 + 1         # seconds after which a door has closed on who said nothing
+IDLE_LIMIT = 5 + 1       # seconds after which a listener has closed a silent connection
 SLOWDOWN = float(os.environ.get("COHORT_TEST_SLOWDOWN", "1"))
 SEED = int(os.environ.get("HOSTILE_SEED", "1"))
 
@@ -38,24 +38,24 @@ def settle(job):
     job.wait_until("some steps", lambda: len(job.losses()) >= 20)
 
 
-def held_up(job, before):
+def grown_processes(job, before):
     """Processes that have grown too much, in words."""
     after = job.memory()
     return {pid: (before[pid], now) for pid, now in after.items() if pid in before and now - before[pid] > GROWTH_KIB}
 
 
-def no_stranger_came_in(storm):
+def none_accepted(storm):
     assert not storm.accepted, f"seed {SEED}: accepted {len(storm.accepted)}: {storm.accepted[:5]}"
-    late = [l for l in storm.late if l[1] > PATIENCE]
-    assert not late, f"seed {SEED}: kept longer than {PATIENCE} s: {late[:5]}"
+    late = [l for l in storm.late if l[1] > IDLE_LIMIT]
+    assert not late, f"seed {SEED}: kept longer than {IDLE_LIMIT} s: {late[:5]}"
 
 
 def same_result(calm, attacked):
-    assert attacked.losses() == calm.losses(), "other losses than the run that nobody attacked"
-    assert attacked.tensors() == calm.tensors(), "other parameters than the run that nobody attacked"
+    assert attacked.losses() == calm.losses(), "other losses than the run that was not attacked"
+    assert attacked.tensors() == calm.tensors(), "other parameters than the run that was not attacked"
 
 
-def strangers(programs, folder):
+def unauthenticated(programs, folder):
     connections, steps = 3000, 2500
     calm = Job(programs, folder + "/calm", steps)
     calm.finish()
@@ -64,26 +64,26 @@ def strangers(programs, folder):
         settle(job)
         before = job.memory()
         storm = attack.Storm(job.targets(), rate=5000, seed=SEED)
-        assert {t.speaks for t in storm.targets} == {"door", "http"}, storm.targets
+        assert {t.protocol for t in storm.targets} == {"cohort", "http"}, storm.targets
         while storm.poll(connections) and storm.begun < connections:
             assert job.running(), job.text()
             time.sleep(0.001)
-        assert job.insiders(), "a frame of an absurd length was waited for"
-        grown = held_up(job, before)
+        assert job.insiders(), "a frame of an absurd length was not refused"
+        grown = grown_processes(job, before)
         job.finish()
         while storm.poll(connections):
             time.sleep(0.001)
     finally:
         job.stop()
-    no_stranger_came_in(storm)
-    assert storm.refused > 0, "nobody who holds the secret was told that this is another job or epoch"
+    none_accepted(storm)
+    assert storm.refused > 0, "no holder of the secret got a verdict about another job or epoch"
     assert not grown, f"grew by more than {GROWTH_KIB} KiB: {grown}"
     same_result(calm, job)
     print(f"{storm.begun} connections, seed {SEED}: none accepted, the result is that of a calm run")
 
 
 def start(programs, folder):
-    """Every port that opens while the ranks meet is attacked, that of a rank which waits for another included; the job comes to what it should."""
+    """Every port that opens while the ranks connect is attacked, that of a rank which waits for another included; the result is that of a calm run."""
     calm = Job(programs, folder + "/calm", 50)
     calm.finish()
     job = Job(programs, folder + "/attacked", 50)
@@ -92,7 +92,7 @@ def start(programs, folder):
     def attack_all(most):
         for port in job.ports():
             if port not in storms:
-                target = attack.Target(port, "door", name, handshake.imagined(secret, name, rank=1), secret=secret)
+                target = attack.Target(port, "cohort", name, handshake.imagined(secret, name, rank=1), secret=secret)
                 storms[port] = attack.Storm([target], rate=1500, seed=rng.random())
         for storm in storms.values():
             storm.poll(most)
@@ -111,27 +111,27 @@ def start(programs, folder):
         job.finish()
     finally:
         job.stop()
-    doors = [s for s in storms.values() if not any(heard.startswith(b"HTTP") for _, _, heard in s.accepted)]
-    assert len(doors) >= 2, f"only {len(doors)} ports were seen while the ranks met"
-    for storm in doors:
-        no_stranger_came_in(storm)
+    attacked = [s for s in storms.values() if not any(received.startswith(b"HTTP") for _, _, received in s.accepted)]
+    assert len(attacked) >= 2, f"only {len(attacked)} ports were seen while the ranks connected"
+    for storm in attacked:
+        none_accepted(storm)
     same_result(calm, job)
     print(f"{sum(s.begun for s in storms.values())} connections to {len(storms)} ports, seed {SEED}: none accepted")
 
 
 def refusal(port, secret, name, **who):
-    """What a process that holds this secret is told; empty when it is let in."""
+    """The reason of the refusal of a process that holds this secret; empty when it is accepted."""
     with socket.create_connection(("127.0.0.1", port), 5) as sock:
         try:
-            handshake.shake(sock, secret, name, **who)
+            handshake.authenticate(sock, secret, name, **who)
             return ""
         except ConnectionError as problem:
             return str(problem)
 
 
 def join_frame(secret, talk, rank, size):
-    """A worker's wish to join: docs/launching.md, "The frames of the rendezvous"."""
-    text = lambda words: struct.pack("<Q", len(words)) + words
+    """A worker's request to join: docs/launching.md, "The frames of the rendezvous"."""
+    text = lambda data: struct.pack("<Q", len(data)) + data
     body = struct.pack("<QQ", rank, os.getpid()) + text(b"127.0.0.1:1") + text(b"elsewhere") + struct.pack("<Q", size)
     return handshake.frame(secret, talk, 0x0101, len(body), body)
 
@@ -145,29 +145,29 @@ def intruders(programs, folder):
         for one in (job, other):
             settle(one)
             for pid in one.ranks().values():
-                os.kill(pid, signal.SIGSTOP)  # the door is the launcher's; the ranks are not done before the test is
-        secret, name, door = job.key()
-        theirs, their_name, their_door = other.key()
-        assert refusal(door, secret, name, rank=0) == "", "the honest handshake of this test is wrong"
-        for port, key in ((door, theirs), (their_door, secret)):
-            told = refusal(port, key, name, rank=0)
-            assert told and "two jobs" not in told, f"one job's key opened the other's door ({told})"
+                os.kill(pid, signal.SIGSTOP)  # the port is the launcher's; the ranks must not be done before the test
+        secret, name, port = job.key()
+        theirs, their_name, their_port = other.key()
+        assert refusal(port, secret, name, rank=0) == "", "the honest handshake of this test is wrong"
+        for target, key in ((port, theirs), (their_port, secret)):
+            reason = refusal(target, key, name, rank=0)
+            assert reason and "two jobs" not in reason, f"one job's key was accepted by the other ({reason})"
         begin = time.monotonic()
-        told = refusal(door, secret, their_name, rank=0)
-        assert "two jobs" in told and name in told and their_name in told, told
-        told = refusal(door, secret, name, rank=0, epoch=7)
-        assert "a stale epoch" in told and "epoch 0" in told and "epoch 7" in told, told
+        reason = refusal(port, secret, their_name, rank=0)
+        assert "two jobs" in reason and name in reason and their_name in reason, reason
+        reason = refusal(port, secret, name, rank=0, epoch=7)
+        assert "a stale epoch" in reason and "epoch 0" in reason and "epoch 7" in reason, reason
         assert time.monotonic() - begin < 2 * SLOWDOWN
         again = []
-        for rank, size, word in ((0, 3, b"believes in 3 ranks"), (5, 2, b"does not exist"), (1, 2, None), (1, 2, b"is taken by process")):
-            sock = socket.create_connection(("127.0.0.1", door), 5)
-            talk = handshake.shake(sock, secret, name, rank=rank)
+        for rank, size, expected in ((0, 3, b"expects 3 ranks"), (5, 2, b"does not exist"), (1, 2, None), (1, 2, b"is taken by process")):
+            sock = socket.create_connection(("127.0.0.1", port), 5)
+            talk = handshake.authenticate(sock, secret, name, rank=rank)
             sock.sendall(join_frame(secret, talk, rank, size))
-            again.append(sock)  # the second claim to a rank meets the first only while that one waits
-            if word:
-                said = handshake.read_exactly(sock, 40)
-                said += handshake.read_exactly(sock, struct.unpack("<Q", said[8:16])[0])
-                assert word in said, said
+            again.append(sock)  # the second claim to a rank conflicts with the first only while that one waits
+            if expected:
+                reply = handshake.read_exactly(sock, 40)
+                reply += handshake.read_exactly(sock, struct.unpack("<Q", reply[8:16])[0])
+                assert expected in reply, reply
         for pid in [*job.ranks().values(), *other.ranks().values()]:
             os.kill(pid, signal.SIGCONT)
         job.finish()
@@ -181,9 +181,9 @@ def intruders(programs, folder):
     same_result(calm, other)
 
 
-def told_by(words, before="true", seconds=30):
+def run_limited(command, before="true", seconds=30):
     """Exit status and lines of a command under a shell's limits."""
-    done = subprocess.run(["sh", "-c", before + '; exec "$@"', "sh"] + words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    done = subprocess.run(["sh", "-c", before + '; exec "$@"', "sh"] + command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=seconds, env={k: v for k, v in os.environ.items() if not k.startswith("COHORT_")})
     return done.returncode, done.stdout.splitlines()
 
@@ -191,10 +191,10 @@ def told_by(words, before="true", seconds=30):
 def limits(programs, folder):
     cohort = os.path.join(os.path.abspath(programs), "cohort")
     ranks = [cohort, "run", "-n", "4", "--start-timeout", "5s", os.path.join(os.path.abspath(programs), "launch_rank"), "hello"]
-    assert told_by(ranks)[0] == 0
+    assert run_limited(ranks)[0] == 0
     enough = None
     for files in range(8, 64, 2):
-        status, lines = told_by(ranks, f"ulimit -n {files}")
+        status, lines = run_limited(ranks, f"ulimit -n {files}")
         if status == 0:
             enough = files
             break
@@ -202,16 +202,16 @@ def limits(programs, folder):
         assert named, f"with {files} descriptors: {lines}"
     assert enough and enough > 12, f"enough: {enough}"
     # Memory of ranks has no names: nothing of it is in /dev/shm.
-    status, lines = told_by(["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero > /dev/shm/full && '
+    status, lines = run_limited(["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero > /dev/shm/full && '
                              'exec "$@"', "sh"] + ranks)
     assert status == 0 and len([line for line in lines if "transport shm" in line]) == 4, lines
-    # Root is bound by no number of processes: be somebody else.
-    somebody = ["setpriv", "--reuid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
-    status, lines = told_by(somebody + ["prlimit", "--nproc=1"] + ranks)
+    # Root has no limit of processes: use another user.
+    other_user = ["setpriv", "--reuid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
+    status, lines = run_limited(other_user + ["prlimit", "--nproc=1"] + ranks)
     assert status != 0 and len(lines) == 1 and "ulimit -u" in lines[0], lines
 
 
-CLAIMS = {"strangers": strangers, "start": start, "intruders": intruders, "limits": limits}
+CLAIMS = {"unauthenticated": unauthenticated, "start": start, "intruders": intruders, "limits": limits}
 
 
 def main():

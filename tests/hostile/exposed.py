@@ -1,6 +1,6 @@
-"""What can be seen of a job from outside: its processes, every port that one of them listens on, in whichever network namespace, and its memory.
+"""What can be seen of a job from outside: its processes, every port that one of them listens on, in any network namespace, and its memory.
 
-A test that asks here cannot forget a port that is new: `Watch` finds each by /proc, and what strangers have not visited by the end is an error.
+A test that uses this cannot forget a new port: `Watch` finds each by /proc, and one that no connection has come to by the end is an error.
 """
 import collections
 import glob
@@ -15,7 +15,7 @@ import handshake
 LISTENING, ACCEPTS = "0A", 0x10000  # states in /proc/net/tcp and /proc/net/unix
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}
 NOT_OURS = "@cuda-uvmfd-"  # the CUDA driver keeps such a socket in every process that looks for a GPU
-BABY_S = 1.0  # a process so young is still taking its memory
+START_S = 1.0  # a process younger than this still allocates its memory
 
 Port = collections.namedtuple("Port", "space host number")
 
@@ -32,7 +32,7 @@ def parents():
 
 
 def family(pids):
-    """These and all that descends from them."""
+    """These and all their descendants."""
     above, inside = parents(), set(pids)
     while more := {pid for pid, parent in above.items() if parent in inside} - inside:
         inside |= more
@@ -82,7 +82,7 @@ def listening(pids):
             tables[space] = tcp, other
         tcp, other = tables[space]
         for inode in sockets(pid):
-            assert inode not in other, f"process {pid} can be reached in a way that nobody attacks ({other[inode]})"
+            assert inode not in other, f"process {pid} can be reached in a way that is not attacked ({other[inode]})"
             if inode in tcp:
                 host, number = tcp[inode].split(":")
                 found[Port(space, host_of(host), int(number, 16))] = pid
@@ -104,7 +104,7 @@ def memory(pids):
 class Exposed:
     """A part of jobs that have members(): their processes."""
 
-    tls = False  # under TLS strangers have not even a handshake to overhear
+    tls = False  # under TLS there is not even a handshake to overhear
 
     def listening(self):
         return listening(self.members())
@@ -113,7 +113,7 @@ class Exposed:
         return memory(self.members())
 
     def key_of(self, pid):
-        """The job's secret, name and door, as a process of the same user may read them: what an attacker does not have."""
+        """The job's secret, name and rendezvous port, as a process of the same user may read them: what an attacker does not have."""
         with open(f"/proc/{pid}/environ", "rb") as environ:
             variables = dict(v.split(b"=", 1) for v in environ.read().split(b"\0") if b"=" in v)
         with open(variables[b"COHORT_SECRET_FILE"], "rb") as file:
@@ -121,16 +121,16 @@ class Exposed:
 
 
 class Watch:
-    """Keeps a storm's targets what the job listens on now. A port that is new is visited at once, by every kind of stranger."""
+    """Keeps a storm's targets what the job listens on now. A new port is attacked at once, with every kind of connection."""
 
     def __init__(self, job, storm, every=0.1):
         self.job, self.storm, self.every = job, storm, every
-        self.next, self.seen, self.births, self.before, self.growth = 0.0, {}, {}, {}, 0
-        self.changing = False  # its roster: workers take what a state and new links need, and are weighed anew afterwards
-        self.secret, self.name, self.door = job.key()
-        self.heard = job.overheard()
+        self.next, self.seen, self.starts, self.before, self.growth = 0.0, {}, {}, {}, 0
+        self.changing = False  # its roster: workers allocate what a state and new links need, and are measured anew afterwards
+        self.secret, self.name, self.rendezvous = job.key()
+        self.overheard = job.overheard()
 
-    def look(self):
+    def update(self):
         now = time.monotonic()
         if now < self.next:
             return
@@ -138,32 +138,31 @@ class Watch:
         here = self.job.listening()
         for port, pid in here.items():
             if port not in self.seen:
-                served = port.number == self.door
-                told = self.heard if served else handshake.imagined(self.secret, self.name, rank=1, epoch=1)
-                speaks = "tls" if self.job.tls else "door"
-                self.seen[port] = attack.Target(port.number, speaks, self.name, told, port.host, f"/proc/{pid}/ns/net", self.secret)
+                overheard = self.overheard if port.number == self.rendezvous else handshake.imagined(self.secret, self.name, rank=1, epoch=1)
+                protocol = "tls" if self.job.tls else "cohort"
+                self.seen[port] = attack.Target(port.number, protocol, self.name, overheard, port.host, f"/proc/{pid}/ns/net", self.secret)
                 self.storm.all_kinds(self.seen[port])
         self.storm.targets[:] = [self.seen[port] for port in here]
-        self.weigh(now)
+        self.measure(now)
 
-    def weigh_anew(self):
-        """What its processes have taken so far is their own business."""
-        self.births, self.before, self.growth = {}, {}, 0
+    def reset_growth(self):
+        """Memory is compared with that of now."""
+        self.starts, self.before, self.growth = {}, {}, 0
 
-    def weigh(self, now):
+    def measure(self, now):
         """The most that any process has grown since it was no longer young, or a worker since the last change."""
         for pid in self.job.workers() if self.changing else ():
-            self.births[pid] = now
+            self.starts[pid] = now
             self.before.pop(pid, None)
         for pid, size in self.job.memory().items():
-            self.births.setdefault(pid, now)
-            if now - self.births[pid] > BABY_S:
+            self.starts.setdefault(pid, now)
+            if now - self.starts[pid] > START_S:
                 self.growth = max(self.growth, size - self.before.setdefault(pid, size))
 
     def missed(self):
-        """Ports on which the job listens now and to which no stranger has come."""
-        return [port for port in self.job.listening() if port not in self.seen or not self.seen[port].visits]
+        """Ports on which the job listens now and that were not attacked."""
+        return [port for port in self.job.listening() if port not in self.seen or not self.seen[port].attempts]
 
-    def fleeting(self):
-        """How many were closed again before anybody who was sent there arrived: ranks that met in a moment."""
-        return sum(not target.visits for target in list(self.seen.values()))
+    def short_lived(self):
+        """How many were closed again before an attack arrived: ranks that connected in a moment."""
+        return sum(not target.attempts for target in list(self.seen.values()))

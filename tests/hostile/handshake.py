@@ -1,4 +1,4 @@
-"""The dialer's side of docs/wire.md, written from that page alone: what an attacker knows. With the secret it gets in, without it does not."""
+"""The dialer's side of docs/wire.md, written from that page alone: what an attacker knows. With the secret it authenticates, without it does not."""
 import hashlib
 import hmac
 import os
@@ -7,7 +7,7 @@ import struct
 VERSION = 1
 OPENING, CLAIM, REPLY, VERDICT = 40, 112, 368, 288
 WORKER = 1
-CALLS = 4  # of who belongs to the job
+ATTEMPTS = 4  # of a process of the job
 
 
 def hkdf(salt, secret, info):
@@ -23,8 +23,8 @@ def opening(version=VERSION, nonce=None):
     return b"COHO" + struct.pack("<HH", version, 0) + (nonce or os.urandom(32))
 
 
-def vouching_nonce(secret):
-    """By which a door hears first who seems to hold the secret."""
+def nonce_with_proof(secret):
+    """By which a listener serves first those that seem to hold the secret."""
     fresh = os.urandom(16)
     return fresh + hmac.new(secret, b"cohort 1 opening" + fresh, hashlib.sha256).digest()[:16]
 
@@ -34,35 +34,35 @@ def hello(job, rank=0, epoch=0, role=WORKER, name_bytes=None):
     return struct.pack("<BBHiIi", role, len(job) if name_bytes is None else name_bytes, 0, rank, epoch, 0) + job.ljust(64, b"\0")
 
 
-def claim(secret, ours, theirs, said):
+def claim(secret, ours, theirs, identity):
     """hello and proof, after both openings."""
     talk = ours + theirs
-    return said + hmac.new(key(secret, b"dialer proof", talk), talk + said, hashlib.sha256).digest()
+    return identity + hmac.new(key(secret, b"dialer proof", talk), talk + identity, hashlib.sha256).digest()
 
 
 def verdict(secret, talk):
-    """The last message of a dialer that is content; talk: all bytes before it."""
-    said = bytes(256)
-    proof = hmac.new(key(secret, b"dialer proof", talk[:80]), talk + said, hashlib.sha256).digest()
-    return said + proof
+    """The last message of a dialer that accepts; talk: all bytes before it."""
+    accepted = bytes(256)
+    proof = hmac.new(key(secret, b"dialer proof", talk[:80]), talk + accepted, hashlib.sha256).digest()
+    return accepted + proof
 
 
 def imagined(secret, job, **who):
-    """A conversation as an eavesdropper has it: proofs are right, for nonces that are spent."""
-    ours, theirs = opening(nonce=vouching_nonce(secret)), opening()
+    """A handshake as an eavesdropper has it: its proofs are valid, for nonces that are used."""
+    ours, theirs = opening(nonce=nonce_with_proof(secret)), opening()
     talk = ours + theirs
     talk += claim(secret, ours, theirs, hello(job, **who))
     talk += os.urandom(REPLY)
     return talk + verdict(secret, talk)
 
 
-def refuses(heard):
-    """Whether a door's opening is followed by a reply whose verdict is no."""
-    return len(heard) >= OPENING + REPLY and heard[OPENING + 80:OPENING + 82] == b"\1\0"
+def refuses(received):
+    """Whether the listener's opening is followed by a reply whose verdict is a refusal."""
+    return len(received) >= OPENING + REPLY and received[OPENING + 80:OPENING + 82] == b"\1\0"
 
 
 def frame(secret, talk, kind, length, body=b"", number=0):
-    """A control frame as the dialer may send it after the handshake; length: what its header claims."""
+    """A control frame of the dialer after the handshake; length: what its header claims."""
     head = b"CHRT" + struct.pack("<BBHQIIQI", 1, 1, kind, length & (2**64 - 1), 0, 0, number, 0)
     head += struct.pack("<I", crc32c(head))
     return head + body + hmac.new(key(secret, b"dialer frames", talk), head + body, hashlib.sha256).digest()
@@ -88,12 +88,12 @@ def read_exactly(sock, count):
 
 
 class Refused(ConnectionError):
-    """By a verdict: who asks again hears the same."""
+    """By a verdict: another attempt gets the same."""
 
 
-def shake(sock, secret, job, **who):
-    """A whole honest handshake; every byte of it, in order. ConnectionError: the door stayed shut."""
-    ours = opening(nonce=vouching_nonce(secret))
+def authenticate(sock, secret, job, **who):
+    """A whole honest handshake; every byte of it, in order. ConnectionError: it was refused."""
+    ours = opening(nonce=nonce_with_proof(secret))
     sock.sendall(ours)
     theirs = read_exactly(sock, OPENING)
     mine = claim(secret, ours, theirs, hello(job, **who))
@@ -106,24 +106,24 @@ def shake(sock, secret, job, **who):
     return talk + last
 
 
-def cut_off(sock, said):
-    """Whether the other side ends the connection over this without a word."""
+def cut_off(sock, data):
+    """Whether the other side closes the connection on this without a reply."""
     with sock:
         try:
-            sock.sendall(said)
+            sock.sendall(data)
             return sock.recv(1) == b""
         except ConnectionResetError:
             return True
 
 
-def enter(connect, secret, job, **who):
-    """A connection by connect() and all that was said until the door let us in. One that is cut in the middle is tried again, as the product does: the
-    door may be crowded."""
-    for attempt in range(CALLS):
+def join(connect, secret, job, **who):
+    """A connection by connect() and all bytes of its handshake. One that is closed in the middle is tried again, as the product does: the listener may
+    have too many connections."""
+    for attempt in range(ATTEMPTS):
         sock = connect()
         try:
-            return sock, shake(sock, secret, job, **who)
+            return sock, authenticate(sock, secret, job, **who)
         except ConnectionError as problem:
             sock.close()
-            if isinstance(problem, Refused) or attempt == CALLS - 1:
+            if isinstance(problem, Refused) or attempt == ATTEMPTS - 1:
                 raise

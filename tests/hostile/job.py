@@ -14,7 +14,7 @@ import attack  # noqa: E402
 import exposed  # noqa: E402
 import handshake  # noqa: E402
 
-LIMIT = 60
+LIMIT = max(60, 20 * float(os.environ.get("COHORT_TEST_SLOWDOWN", "1")))
 SETTINGS = {
     "model": "mlp(in=784, hidden=256x256, out=10)",
     "data.train": "synthetic(samples=2048)",
@@ -22,7 +22,7 @@ SETTINGS = {
     "data.batch": 64,
     "epochs": 0,
     "threads": 1,
-    "optim.rule": "sgd(lr=0.02, momentum=0.9)",
+    "optimizer": "sgd(lr=0.02, momentum=0.9)",
     "checkpoint.resume": "never",
     "checkpoint.every_epochs": 0,
     "observe.every_steps": 1,
@@ -69,7 +69,7 @@ class Job(exposed.Exposed):
             assert status == 0, f"the job ended with {status}:\n{self.text()}"
 
     def stop(self):
-        """A job that is in nobody's way any more, however the test ended."""
+        """Ends the job, however the test ended."""
         for process in self.processes:
             if process.poll() is None:
                 process.terminate()
@@ -82,7 +82,7 @@ class Job(exposed.Exposed):
     # What can be seen of it.
 
     def members(self):
-        """Processes that listen somewhere or are ranks, with the front and the launcher."""
+        """Processes that listen somewhere or are ranks, with the command and the launcher."""
         return exposed.family(process.pid for process in self.processes)
 
     def ranks(self):
@@ -112,30 +112,30 @@ class Job(exposed.Exposed):
         return self.key_of(next(iter(self.ranks().values())))
 
     def overheard(self):
-        """One honest handshake proves that doors are doors, and is what replays repeat."""
-        secret, name, door = self.key()
-        sock, talk = handshake.enter(lambda: socket.create_connection(("127.0.0.1", door), 5), secret, name, rank=0)
+        """One honest handshake: it shows that the test speaks the protocol, and is what replays repeat."""
+        secret, name, rendezvous = self.key()
+        sock, talk = handshake.join(lambda: socket.create_connection(("127.0.0.1", rendezvous), 5), secret, name, rank=0)
         sock.close()
         return talk
 
     def targets(self):
         """Every port of the running job."""
-        secret, name, door = self.key()
+        secret, name, rendezvous = self.key()
         overheard = self.overheard()
-        return [attack.Target(port, "door" if port == door else "http", name, overheard, secret=secret) for port in sorted(self.ports())]
+        return [attack.Target(port, "cohort" if port == rendezvous else "http", name, overheard, secret=secret) for port in sorted(self.ports())]
 
     def insiders(self):
-        """Who holds the secret and then claims absurd lengths is cut off at the header; whether all of those were."""
-        secret, name, door = self.key()
+        """Whether every holder of the secret that claims absurd lengths is cut off at the header."""
+        secret, name, rendezvous = self.key()
         for length in (2**63, -1, 2**40, 2**20 + 1):
-            sock, talk = handshake.enter(lambda: socket.create_connection(("127.0.0.1", door), 5), secret, name, rank=1)
+            sock, talk = handshake.join(lambda: socket.create_connection(("127.0.0.1", rendezvous), 5), secret, name, rank=1)
             if not handshake.cut_off(sock, handshake.frame(secret, talk, 0x0101, length)):
                 return False
         return True
 
 
 class Nodes(Job):
-    """The same ranks under two agents that somebody else started, as on Kubernetes; the second one when its time has come. The first holds the door."""
+    """The same ranks under two agents that something else started, as on Kubernetes; the second by node(1). The first has the rendezvous."""
 
     def begin(self):
         self.secret = self.folder + ".secret"

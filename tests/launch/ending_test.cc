@@ -6,7 +6,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "cohort/net/address.h"
+#include "cohort/net/socket/address.h"
 #include "support.h"
 
 namespace cohort::launch {
@@ -17,10 +17,10 @@ using testing::HasSubstr;
 constexpr Seconds kReady{20};
 
 // Two ranks, each with a child in its group and a daemon in a session of its own.
-const Words kFamily{"-n", "2",  "-v",
-                    "sh", "-c", "sleep 1000 & setsid sh -c 'trap \"\" HUP TERM; echo daemon; sleep 1000' & echo ready; wait"};
+const Words kProcessTree{"-n", "2",  "-v",
+                         "sh", "-c", "sleep 1000 & setsid sh -c 'trap \"\" HUP TERM; echo daemon; sleep 1000' & echo ready; wait"};
 
-bool family_is_there(Started& job) {
+bool all_are_running(Started& job) {
   return job.wait_for_text("[0] ready", kReady) && job.wait_for_text("[1] ready", kReady) && job.wait_for_text("[0] daemon", kReady) &&
          job.wait_for_text("[1] daemon", kReady);
 }
@@ -35,25 +35,25 @@ std::string after(const std::string& text, const std::string& words) {
   return at == text.npos ? "" : text.substr(at + words.size(), text.find(';', at) - at - words.size());
 }
 
-bool somebody_listens(const std::string& where) {
+bool accepts_connections(const std::string& where) {
   const auto to = net::SocketAddress::of(net::Address::parse(where));
   const Fd fd{socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   return connect(fd.get(), to.get(), to.length) == 0;
 }
 
-TEST(EndingProcess, KillingTheFrontLeavesNothingBehind) {
-  Started job(cohort_run_words(kFamily));
-  ASSERT_TRUE(family_is_there(job)) << job.err();
-  const std::string meeting = after(job.err(), "they meet at ");
-  EXPECT_TRUE(somebody_listens(meeting));
+TEST(EndingProcess, KillingTheForegroundProcessLeavesNothingBehind) {
+  Started job(cohort_run_words(kProcessTree));
+  ASSERT_TRUE(all_are_running(job)) << job.err();
+  const std::string coordinator = after(job.err(), "rendezvous at ");
+  EXPECT_TRUE(accepts_connections(coordinator));
   job.signal(SIGKILL);
   EXPECT_TRUE(job.all_gone_within(2s)) << job.marked_processes().size();
-  EXPECT_FALSE(somebody_listens(meeting));
+  EXPECT_FALSE(accepts_connections(coordinator));
 }
 
 TEST(EndingProcess, KillingTheLauncherLeavesNothingBehind) {
-  Started job(cohort_run_words(kFamily));
-  ASSERT_TRUE(family_is_there(job)) << job.err();
+  Started job(cohort_run_words(kProcessTree));
+  ASSERT_TRUE(all_are_running(job)) << job.err();
   const pid_t launcher = launcher_of(job);
   ASSERT_GT(launcher, 0);
   kill(launcher, SIGKILL);
@@ -64,8 +64,8 @@ TEST(EndingProcess, KillingTheLauncherLeavesNothingBehind) {
 }
 
 TEST(EndingProcess, KillingARankEndsItsPeersAndAllTheirChildren) {
-  Started job(cohort_run_words(kFamily));
-  ASSERT_TRUE(family_is_there(job)) << job.err();
+  Started job(cohort_run_words(kProcessTree));
+  ASSERT_TRUE(all_are_running(job)) << job.err();
   const auto ranks = children_of(launcher_of(job));
   ASSERT_EQ(ranks.size(), 2u);
   kill(ranks[1], SIGKILL);
@@ -87,7 +87,7 @@ const Words kTraps{
     "-n", "2", "sh", "-c",
     "trap 'echo int; exit 0' INT; trap 'echo term; exit 4' TERM; trap 'echo usr1' USR1; echo ready; while :; do sleep 0.05; done"};
 
-TEST(EndingProcess, SigintIsForwardedAndAGracefulEndCountsAsOne) {
+TEST(EndingProcess, SigintIsForwardedAndAGracefulEndIsNoFailure) {
   Started job(cohort_run_words(kTraps));
   ASSERT_TRUE(job.wait_for_text("[0] ready", kReady) && job.wait_for_text("[1] ready", kReady));
   job.signal(SIGINT);
@@ -98,7 +98,7 @@ TEST(EndingProcess, SigintIsForwardedAndAGracefulEndCountsAsOne) {
   EXPECT_THAT(r.err, HasSubstr("stopped by SIGINT"));
 }
 
-TEST(EndingProcess, SigtermIsForwardedAndItsNumberKept) {
+TEST(EndingProcess, SigtermIsForwardedAndIsInTheExitStatus) {
   Started job(cohort_run_words(kTraps));
   ASSERT_TRUE(job.wait_for_text("[0] ready", kReady) && job.wait_for_text("[1] ready", kReady));
   job.signal(SIGUSR1);

@@ -17,7 +17,7 @@ constexpr Seconds kReady{20};
 // Two hosts with two ranks each; every rank has a child in its group and a daemon in a session of its own.
 class HostsEndingProcess : public testing::Test {
  protected:
-  HostsEndingProcess() : job_(cluster_.run_words(kFamily), cluster_.variables()) {
+  HostsEndingProcess() : job_(cluster_.run_words(kProcessTree), cluster_.variables()) {
     for (int rank = 0; rank < 4; ++rank)
       for (const char* word : {"ready", "daemon"}) ready_ = ready_ && job_.wait_for_text("[" + std::to_string(rank) + "] " + word, kReady);
   }
@@ -42,8 +42,8 @@ class HostsEndingProcess : public testing::Test {
   }
 
   static constexpr const char* kAgent = "agent --stdio";
-  const Words kFamily{"-H", "h1:2,h2:2", "sh", "-c",
-                      "sleep 1000 & setsid sh -c 'trap \"\" HUP TERM; echo daemon; sleep 1000' & echo ready; wait"};
+  const Words kProcessTree{"-H", "h1:2,h2:2", "sh", "-c",
+                           "sleep 1000 & setsid sh -c 'trap \"\" HUP TERM; echo daemon; sleep 1000' & echo ready; wait"};
   Cluster cluster_{2};
   Started job_;
   bool ready_ = true;
@@ -69,7 +69,7 @@ TEST_F(HostsEndingProcess, AnAgentIsKilled) {
   EXPECT_THAT(r.err, HasSubstr("host 'h2' failed: its agent is gone"));
 }
 
-TEST_F(HostsEndingProcess, AnAgentsFrontIsKilled) {
+TEST_F(HostsEndingProcess, AnAgentsForegroundProcessIsKilled) {
   const auto r = kill_and_watch(find(2, kAgent, false));
   EXPECT_EQ(r.code, 1);
   EXPECT_THAT(r.err, HasSubstr("host 'h2' failed: its agent is gone"));
@@ -87,7 +87,7 @@ TEST_F(HostsEndingProcess, TheLauncherIsKilled) {
   EXPECT_THAT(r.err, HasSubstr("the launcher (process"));
 }
 
-TEST_F(HostsEndingProcess, TheFrontIsKilled) { kill_and_watch(find(0, "run -H h1:2", false)); }
+TEST_F(HostsEndingProcess, TheForegroundProcessIsKilled) { kill_and_watch(find(0, "run -H h1:2", false)); }
 
 TEST_F(HostsEndingProcess, ASecondInterruptKillsEverywhere) {
   job_.signal(SIGINT);
@@ -97,24 +97,24 @@ TEST_F(HostsEndingProcess, ASecondInterruptKillsEverywhere) {
   EXPECT_TRUE(cluster_.empty_within(2s));
 }
 
-TEST(HostsSignalsProcess, ReachEveryRankAndAGoodEndIsAGoodEnd) {
+TEST(HostsSignalsProcess, ReachEveryRankAndAGracefulEndIsNoFailure) {
   const Cluster cluster(2);
   for (const int number : {SIGTERM, SIGINT, SIGQUIT}) {
-    Started job(
-        cluster.run_words({"-H", "h1,h2", "sh", "-c", "trap 'echo heard; exit 0' TERM INT QUIT; echo ready; while :; do sleep 0.05; done"}),
-        cluster.variables());
+    Started job(cluster.run_words(
+                    {"-H", "h1,h2", "sh", "-c", "trap 'echo caught; exit 0' TERM INT QUIT; echo ready; while :; do sleep 0.05; done"}),
+                cluster.variables());
     ASSERT_TRUE(job.wait_for_text("[0] ready", kReady) && job.wait_for_text("[1] ready", kReady)) << job.err();
     job.signal(number);
     const auto r = job.wait();
     EXPECT_EQ(r.code, 0) << r.err;
-    EXPECT_THAT(r.out, AllOf(HasSubstr("[0] heard"), HasSubstr("[1] heard")));
+    EXPECT_THAT(r.out, AllOf(HasSubstr("[0] caught"), HasSubstr("[1] caught")));
   }
   EXPECT_TRUE(cluster.empty_within(2s));
 }
 
-TEST(HostsSignalsProcess, UserSignalsArriveAndTheJobGoesOn) {
+TEST(HostsSignalsProcess, UserSignalsReachTheRanksAndTheJobGoesOn) {
   const Cluster cluster(2);
-  Started job(cluster.run_words({"-H", "h1,h2", "sh", "-c", "trap 'echo heard; exit 0' USR1; echo ready; while :; do sleep 0.05; done"}),
+  Started job(cluster.run_words({"-H", "h1,h2", "sh", "-c", "trap 'echo caught; exit 0' USR1; echo ready; while :; do sleep 0.05; done"}),
               cluster.variables());
   ASSERT_TRUE(job.wait_for_text("[0] ready", kReady) && job.wait_for_text("[1] ready", kReady)) << job.err();
   job.signal(SIGUSR1);

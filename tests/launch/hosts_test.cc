@@ -1,4 +1,4 @@
-// Several hosts: ranks meet over the network, find their places, and are told apart even though the test's hosts share a kernel.
+// Several hosts: rendezvous over the network, ranks and variables, and no shared memory between hosts although these share a kernel.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(HostsProcess, RanksOfTwoHostsMeetAndNeverShareMemory) {
+TEST(HostsProcess, RanksOfTwoHostsReduceTogetherAndNeverShareMemory) {
   const Cluster cluster(2);
   const auto r = cluster.run({"-H", "h1:2,h2:2", LAUNCH_RANK});
   EXPECT_EQ(r.code, 0) << r.err;
@@ -39,7 +39,7 @@ TEST(HostsProcess, OnePerHostUsesTheNetwork) {
   EXPECT_EQ(lines_of(r.out).size(), 4u);
 }
 
-TEST(HostsProcess, UnderTlsAgentsAndRanksOfTwoHostsMeet) {
+TEST(HostsProcess, UnderTlsAgentsAndRanksOfTwoHostsConnect) {
   const Cluster cluster(2);
   const auto r = cluster.run({"-H", "h1:2,h2", "--tls", LAUNCH_RANK, "hello"});
   EXPECT_EQ(r.code, 0) << r.err;
@@ -88,7 +88,7 @@ TEST(HostsProcess, InputReachesRankZero) {
   EXPECT_THAT(lines_of(r.out), ElementsAre("[0] typed"));
 }
 
-TEST(HostsProcess, TheCauseOfAFailureIsTheLastThingSaidAndItsStatusIsKept) {
+TEST(HostsProcess, TheCauseOfAFailureIsPrintedLastAndItsStatusIsKept) {
   const Cluster cluster(2);
   const auto r = cluster.run({"-H", "h1,h2", "sh", "-c", "test $RANK = 0 && exec sleep 1000; echo warned >&2; exit 7"});
   EXPECT_EQ(r.code, 7);
@@ -97,7 +97,7 @@ TEST(HostsProcess, TheCauseOfAFailureIsTheLastThingSaidAndItsStatusIsKept) {
   EXPECT_LT(r.took, stretched(4s));
 }
 
-TEST(HostsProcess, MuchOutputArrivesWholeInTheFilesOfItsRank) {
+TEST(HostsProcess, LargeOutputIsCompleteInTheFilesOfItsRank) {
   const Cluster cluster(2);
   const std::string folder = "/tmp/" + unique_name("output");
   const auto r = cluster.run({"-H", "h1,h2", "-o", folder, "-r", "3", "seq", "1", "200000"});
@@ -129,7 +129,7 @@ TEST(HostsProcess, NeitherSecretNorVariablesAreInAnArgumentList) {
   EXPECT_TRUE(cluster.empty_within(2s));
 }
 
-TEST(HostsProcess, AHostThatCannotBeReachedIsNamedWithTheShellsOwnWords) {
+TEST(HostsProcess, AHostThatCannotBeReachedIsNamedWithTheErrorOfItsShell) {
   const Cluster cluster(1);
   const auto r = cluster.run({"-H", "h1,h7", "touch", "/tmp/cohort-never-" + unique_name("x")});
   EXPECT_EQ(r.code, 1);
@@ -139,7 +139,7 @@ TEST(HostsProcess, AHostThatCannotBeReachedIsNamedWithTheShellsOwnWords) {
   EXPECT_TRUE(cluster.empty_within(2s));
 }
 
-TEST(HostsProcess, AHostThatSaysNothingIsGivenUpAtItsDeadline) {
+TEST(HostsProcess, AHostThatDoesNotAnswerFailsAtItsDeadline) {
   const Cluster cluster(1);
   const std::string shell = "/tmp/" + unique_name("shell");
   std::ofstream(shell) << "#!/bin/sh\nexec sleep 1000\n";
@@ -151,7 +151,7 @@ TEST(HostsProcess, AHostThatSaysNothingIsGivenUpAtItsDeadline) {
   std::filesystem::remove(shell);
 }
 
-TEST(HostsProcess, WhatALoginScriptPrintsDoesNoHarm) {
+TEST(HostsProcess, OutputOfLoginScriptsIsSkipped) {
   const Cluster cluster(1);
   const std::string shell = "/tmp/" + unique_name("shell");
   std::ofstream(shell) << "#!/bin/sh\necho Welcome to this host\nexec " LAUNCH_SHELL " \"$@\"\n";
@@ -170,7 +170,7 @@ TEST(HostsProcess, AnInterfaceCanBeNamed) {
   EXPECT_THAT(r.err, AllOf(HasSubstr("no interface 'ib9' is up on this host"), HasSubstr("eth0 (" + Cluster::address(0) + ")")));
 }
 
-TEST(HostsProcess, AMissingProgramIsToldWithItsHost) {
+TEST(HostsProcess, AMissingProgramIsReportedWithItsHost) {
   const Cluster cluster(2);
   const std::string folder = "/tmp/" + unique_name("programs");
   std::filesystem::create_directory(folder);

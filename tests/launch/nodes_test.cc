@@ -33,7 +33,7 @@ Words agent(const Words& words) {
   return all;
 }
 
-// The same on both nodes, as srun and a Job do it, but for what tells them apart.
+// The same on both nodes, as srun and a Kubernetes Job start it, but for the variables.
 std::vector<Ended> on_two_nodes(const Cluster& cluster, const Words& words, const std::function<Variables(int)>& variables) {
   std::vector<std::unique_ptr<Started>> nodes;
   for (int node = 0; node < 2; ++node) nodes.push_back(std::make_unique<Started>(cluster.on(node + 1, words), variables(node)));
@@ -97,7 +97,7 @@ TEST(NodesProcess, ALostNodeEndsTheOther) {
   EXPECT_TRUE(cluster.empty_within(2s));
 }
 
-TEST(NodesProcess, WhatIsMissingIsSaid) {
+TEST(NodesProcess, MissingOptionsAreNamed) {
   const auto refusal = [](const Variables& variables) {
     const auto r = run(agent({"true"}), variables);
     EXPECT_EQ(r.code, 2);

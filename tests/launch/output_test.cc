@@ -1,4 +1,4 @@
-// What a person sees: prefixes, streams, files, exit statuses, causes.
+// What a user sees: prefixes, streams, files, exit statuses, causes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-TEST(LaunchProcess, EveryLineCarriesItsRankAndTheStreamsStayApart) {
+TEST(LaunchProcess, EveryLineHasItsRankAndTheStreamsStayApart) {
   const auto r = cohort_run({"-n", "3", "sh", "-c", "echo out; echo err >&2"});
   EXPECT_EQ(r.code, 0);
   EXPECT_THAT(sorted_lines_of(r.out), ElementsAre("[0] out", "[1] out", "[2] out"));
@@ -24,7 +24,7 @@ TEST(LaunchProcess, EveryLineCarriesItsRankAndTheStreamsStayApart) {
 
 TEST(LaunchProcess, WithoutPrefixTheBytesAreTheProgramsOwn) { EXPECT_EQ(cohort_run({"--no-prefix", "printf", "a\\rb"}).out, "a\rb"); }
 
-TEST(LaunchProcess, NothingIsLostOfALargeOutput) {
+TEST(LaunchProcess, LargeOutputIsComplete) {
   const auto r = cohort_run({"-n", "2", "sh", "-c", "seq 1 20000"});
   EXPECT_EQ(r.code, 0);
   EXPECT_EQ(lines_of(r.out).size(), 40'000u);
@@ -81,7 +81,7 @@ TEST(LaunchProcess, PythonScriptsNeedNoExecutableBit) {
   EXPECT_THAT(sorted_lines_of(r.out), ElementsAre("[0] python 0 --lr=1", "[1] python 1 --lr=1")) << r.err;
 }
 
-TEST(LaunchProcess, RanksGetTheVariablesOfAllThreeWorlds) {
+TEST(LaunchProcess, RanksGetTheVariablesOfCohortTorchrunAndHorovodrun) {
   const auto r = cohort_run({"-np", "2", "env"});
   for (const char* line :
        {"[1] RANK=1\n", "[1] WORLD_SIZE=2\n", "[1] LOCAL_RANK=1\n", "[1] LOCAL_WORLD_SIZE=2\n", "[1] MASTER_ADDR=127.0.0.1\n",
@@ -131,13 +131,13 @@ TEST(LaunchProcess, AJobThatTakesTooLongIsEnded) {
   EXPECT_THAT(r.err, HasSubstr("longer than --timeout 300 ms"));
 }
 
-TEST(LaunchProcess, AReaderThatLeavesEndsTheJob) {
+TEST(LaunchProcess, AClosedStdoutEndsTheJob) {
   const auto r = run({"sh", "-c", std::string(COHORT_BINARY) + " run -n 2 yes | head -n 1"});
   EXPECT_THAT(r.out, HasSubstr("] y"));
   EXPECT_LT(r.took, stretched(5s));
 }
 
-TEST(LaunchProcess, HelpIsWorthReading) {
+TEST(LaunchProcess, HelpNamesTheMainOptions) {
   const auto r = cohort_run({"--help"});
   EXPECT_EQ(r.code, 0);
   for (const char* word : {"cohort run -n 4", "--output", "--grace", "--bind", "torchrun"}) EXPECT_THAT(r.out, HasSubstr(word));

@@ -1,4 +1,4 @@
-// What the launch tests start: one rank, told by its first argument how to behave.
+// What the launch tests start: one rank, its first argument says how it behaves.
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/types.h>
@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/train/job.h"
+#include "cohort/job/job.h"
 
 namespace {
 
@@ -34,12 +34,12 @@ int hello() {
   cohort::Job job = cohort::init();
   const int sum = sum_of_ranks(job);
   std::printf("rank %d of %d, local %d of %d, sum %d, place %s, transport %s, epoch %u\n", job.rank().value, job.size(), job.local_rank(),
-              job.local_size(), sum, job.place().source.c_str(), std::string(job.comm().transport()).c_str(), job.epoch().value);
+              job.local_size(), sum, job.rank_info().source.c_str(), std::string(job.comm().transport()).c_str(), job.epoch().value);
   return sum == job.size() * (job.size() + 1) / 2 ? 0 : 1;
 }
 
 // What a process may leak without noticing.
-struct Belongings {
+struct ProcessResources {
   long descriptors, threads, mappings;
 };
 
@@ -48,7 +48,7 @@ long entries(const char* folder) {
   return std::distance(begin(all), end(all));
 }
 
-Belongings belongings() {
+ProcessResources process_resources() {
   std::ifstream maps("/proc/self/maps");
   long shared = 0;
   for (std::string line; std::getline(maps, line);) shared += line.find("memfd:") != line.npos ? 1 : 0;
@@ -56,17 +56,17 @@ Belongings belongings() {
 }
 
 int cycles(int count) {
-  Belongings first{};
+  ProcessResources first{};
   for (int i = 0; i < count; ++i) {
     cohort::Job job = cohort::init();
     if (sum_of_ranks(job) != job.size() * (job.size() + 1) / 2) return 3;
     job.comm().barrier();
-    if (i == 1) first = belongings();
+    if (i == 1) first = process_resources();
     if (i != count - 1) continue;
-    Belongings last = belongings();
+    ProcessResources last = process_resources();
     for (int look = 0; last.threads > first.threads && look < 100; ++look) {  // one that was joined may be listed a moment longer
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      last = belongings();
+      last = process_resources();
     }
     std::printf("descriptors %ld to %ld, threads %ld to %ld, shared mappings %ld to %ld, epoch %u\n", first.descriptors, last.descriptors,
                 first.threads, last.threads, first.mappings, last.mappings, job.epoch().value);
@@ -75,11 +75,11 @@ int cycles(int count) {
   return 0;
 }
 
-// Signals rain on every system call, and none of them restarts by itself.
-void start_rain() {
-  struct sigaction drop {};
-  drop.sa_handler = [](int) {};
-  sigaction(SIGALRM, &drop, nullptr);
+// A signal every millisecond interrupts system calls, and none of them restarts by itself.
+void start_signals() {
+  struct sigaction ignore {};
+  ignore.sa_handler = [](int) {};
+  sigaction(SIGALRM, &ignore, nullptr);
   const itimerval every_millisecond{{0, 1000}, {0, 1000}};
   setitimer(ITIMER_REAL, &every_millisecond, nullptr);
 }
@@ -109,7 +109,7 @@ int main(int argc, char** argv) try {
   const int number = argc > 2 ? std::atoi(argv[2]) : 0;
   if (how == "hello") return hello();
   if (how == "cycles") return cycles(number);
-  if (how == "rain") return start_rain(), cycles(number);
+  if (how == "signals") return start_signals(), cycles(number);
   if (how == "late" && rank_here() == number) sleep_until_killed();
   if (how == "late") return hello();
   if (how == "quit" && rank_here() == number) return 5;

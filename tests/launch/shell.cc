@@ -1,5 +1,5 @@
-// A remote shell for hosts that are network namespaces, with the manners of ssh: the command runs under a server on that host and is no
-// child of whoever asked, in an environment of its own; when the client is gone the command's streams end, and nobody kills it.
+// A remote shell for hosts that are network namespaces, which behaves as ssh does: the command runs under a server on that host and is no
+// child of the client, in an environment of its own; when the client is gone the command's streams end, and it is not killed.
 //   launch_shell serve SOCKET        on the host; runs until it is killed
 //   launch_shell [-options] HOST COMMAND   the client; the sockets are in the folder $LAUNCH_HOSTS
 #include <fcntl.h>
@@ -62,8 +62,8 @@ std::string take_request(int from, Streams& streams) {
   return {command.data(), static_cast<std::size_t>(n)};
 }
 
-// One login: runs the command, waits for its end, tells the client how it was.
-void attend(int client) {
+// One login: runs the command, waits for its end, sends the client its exit status.
+void run_login(int client) {
   Streams streams{-1, -1, -1};
   const std::string command = take_request(client, streams);
   if (command.empty()) return;
@@ -85,17 +85,18 @@ void attend(int client) {
 }
 
 int serve(const std::string& path) {
-  const int door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   const sockaddr_un at = address_of(path);
-  if (bind(door, reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 || listen(door, 16) != 0) return std::perror(path.c_str()), 1;
+  if (bind(listener, reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 || listen(listener, 16) != 0)
+    return std::perror(path.c_str()), 1;
   signal(SIGCHLD, SIG_IGN);
   while (true) {
-    const int client = accept4(door, nullptr, nullptr, SOCK_CLOEXEC);
+    const int client = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (client < 0) continue;
     if (fork() == 0) {
       signal(SIGCHLD, SIG_DFL);
-      close(door);
-      attend(client);
+      close(listener);
+      run_login(client);
       _exit(0);
     }
     close(client);

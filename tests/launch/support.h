@@ -1,6 +1,6 @@
 // Real processes for the tests of this folder: started, watched, and never outliving the test.
-// A Started process dies with the test program (PR_SET_PDEATHSIG), and everything it starts carries a mark in its environment, by which
-// marked_processes() finds what is left of it, whatever session or parent it fled to.
+// A Started process dies with the test program (PR_SET_PDEATHSIG), and everything it starts has a variable in its environment by which
+// marked_processes() finds what is left of it, in whatever session or under whatever parent.
 #pragma once
 #include <sys/types.h>
 
@@ -33,7 +33,7 @@ class Started {
   // The same on a terminal of its own: out() is what the screen shows, type() what somebody types.
   static std::unique_ptr<Started> on_terminal(const Words& words, const Variables& variables = {});
   void type(const std::string& text) const;
-  ~Started();  // kills it, and whatever carries its mark
+  ~Started();  // kills it, and all its marked_processes()
   Started(const Started&) = delete;
   Started& operator=(const Started&) = delete;
 

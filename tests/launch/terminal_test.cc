@@ -1,4 +1,4 @@
-// A person at a terminal.
+// A user at a terminal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ TEST(TerminalProcess, WhatIsTypedGoesToRankZero) {
   EXPECT_EQ(job->wait().code, 0);
 }
 
-TEST(TerminalProcess, ControlZStopsTheRanksAndGoingOnWakesThem) {
+TEST(TerminalProcess, ControlZStopsTheRanksAndSigcontContinuesThem) {
   const auto job = Started::on_terminal(cohort_run_words({"-n", "1", "sh", "-c", "echo ready; while :; do sleep 0.02; echo tick; done"}));
   ASSERT_TRUE(job->wait_for_text("tick", kReady));
   job->type("\x1a");
@@ -53,7 +53,7 @@ TEST(TerminalProcess, ControlZStopsTheRanksAndGoingOnWakesThem) {
   EXPECT_EQ(job->wait().code, 128 + SIGINT);
 }
 
-TEST(TerminalProcess, PrefixesAreColouredUnlessAskedNotTo) {
+TEST(TerminalProcess, PrefixesAreColouredUnlessNoColorIsSet) {
   const Words words = cohort_run_words({"echo", "hi"});
   EXPECT_THAT(Started::on_terminal(words, {{"TERM", "xterm"}})->wait().out, HasSubstr("\033[36m[0]\033[0m hi"));
   EXPECT_THAT(Started::on_terminal(words, {{"TERM", "xterm"}, {"NO_COLOR", "1"}})->wait().out, Not(HasSubstr("\033")));

@@ -29,7 +29,7 @@ Words train(const Words& where, const std::string& out) {
   return words;
 }
 
-// What the run came to: the last test_loss it wrote down.
+// The last test_loss of the run.
 double test_loss(const std::string& folder) {
   const std::string lines = read_file(folder + "/metrics.jsonl", 1_MiB);
   const std::string key = "\"test_loss\":";
@@ -37,7 +37,7 @@ double test_loss(const std::string& folder) {
   return at == std::string::npos ? -1 : std::stod(lines.substr(at + key.size()));
 }
 
-TEST(HostsTrainingProcess, TwoHostsComeToWhatOneDoes) {
+TEST(HostsTrainingProcess, TwoHostsReachTheLossOfOne) {
   const Cluster cluster(2);
   const Folder apart, together;
   const auto two = run(cluster.on(0, train({"-H", "h1,h2"}, apart.path)), cluster.variables());

@@ -1,13 +1,13 @@
 // Laws of all-reduce: equals the plain reference bit for bit (rows that are not canonical: on numbers whose sums are exact), the same bits
 // on all ranks, for 1-9 ranks, any size, all types and operations, every row, on shared memory, links between threads and tcp.
-#include "cohort/collective/all_reduce.h"
+#include "cohort/collective/operations/all_reduce.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "cohort/collective/ranks.h"
-#include "cohort/net/shm.h"
-#include "cohort/net/tcp.h"
+#include "cohort/net/shm/shm.h"
+#include "cohort/net/tcp/tcp.h"
 #include "tests/laws/reference.h"
 
 namespace cohort::collective {
@@ -42,7 +42,7 @@ void check(Communicator& comm, Dtype dtype, Op op, std::size_t count, std::strin
               fmt::format("{} {} {} of {} on {} ranks", row, name_of(dtype), name_of(op), count, comm.size()));
 }
 
-void canonical_rows_on(const MakeMeshes& make, int ranks, const std::vector<std::size_t>& sizes) {
+void canonical_rows_on(const MakeLinks& make, int ranks, const std::vector<std::size_t>& sizes) {
   run_ranks(
       ranks,
       [&](Communicator& comm) {
@@ -53,7 +53,7 @@ void canonical_rows_on(const MakeMeshes& make, int ranks, const std::vector<std:
             for (const Op op : every_op())
               for (const std::size_t count : sizes) {
                 if (!reducible(dtype, op)) continue;
-                if (comm.size() == 1 && shared) continue;  // one rank shares with nobody
+                if (comm.size() == 1 && shared) continue;  // one rank shares with no other
                 check(comm, dtype, op, count, row->name, row->name == "zero_copy");
                 if (::testing::Test::HasFatalFailure()) return;
               }
@@ -70,11 +70,11 @@ INSTANTIATE_TEST_SUITE_P(Ranks, AllReduceLaws, ::testing::Range(1, 10));
 TEST_P(AllReduceLaws, CanonicalRowsGiveTheBracketsBitsOnSharedMemory) { canonical_rows_on(nullptr, GetParam(), kSizes); }
 
 TEST_P(AllReduceLaws, CanonicalRowsGiveTheBracketsBitsOverTcp) {
-  canonical_rows_on([](int ranks) { return net::tcp_meshes(ranks); }, GetParam(), {0, 1, 1000});
+  canonical_rows_on([](int ranks) { return net::tcp_world(ranks); }, GetParam(), {0, 1, 1000});
 }
 
 TEST_P(AllReduceLaws, CanonicalRowsGiveTheBracketsBitsOverRingsInSharedMemory) {
-  canonical_rows_on([](int ranks) { return net::shm_meshes(ranks); }, GetParam(), {0, 1, 1000});
+  canonical_rows_on([](int ranks) { return net::shm_world(ranks); }, GetParam(), {0, 1, 1000});
 }
 
 TEST_P(AllReduceLaws, ChunkingDoesNotChangeTheBits) {

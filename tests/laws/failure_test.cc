@@ -8,7 +8,7 @@
 #include "cohort/base/slowdown.h"
 #include "cohort/collective/ranks.h"
 #include "cohort/net/mixed.h"
-#include "cohort/net/tcp.h"
+#include "cohort/net/tcp/tcp.h"
 
 namespace cohort::collective {
 namespace {
@@ -27,21 +27,21 @@ Error failure_of(const std::function<void()>& act) {
 
 class FailureLaws : public ::testing::TestWithParam<std::string> {
  protected:
-  static std::vector<std::unique_ptr<net::Mesh>> meshes(int ranks) {
-    if (GetParam() == "tcp") return net::tcp_meshes(ranks);
-    if (GetParam() == "shared") return net::loopback_meshes(ranks);
+  static std::vector<std::unique_ptr<net::PeerLinks>> all_links(int ranks) {
+    if (GetParam() == "tcp") return net::tcp_world(ranks);
+    if (GetParam() == "shared") return net::loopback_world(ranks);
     std::vector<int> hosts(static_cast<std::size_t>(ranks), 0);  // mixed: the last rank is on a host of its own
     hosts.back() = 1;
-    return net::mixed_meshes(hosts);
+    return net::mixed_world(hosts);
   }
   static void run(int ranks, const std::function<void(Communicator&)>& body) {
-    std::latch met(ranks);  // one that failed earlier would end the others' start instead
+    std::latch all_open(ranks);  // one that failed earlier would end the others' start instead
     const auto together = [&](Communicator& comm) {
-      met.count_down();
-      for (const Deadline limit = Deadline::in(30s); !met.try_wait() && !limit.passed();) std::this_thread::sleep_for(1ms);
+      all_open.count_down();
+      for (const Deadline limit = Deadline::in(30s); !all_open.try_wait() && !limit.passed();) std::this_thread::sleep_for(1ms);
       body(comm);
     };
-    run_ranks(ranks, together, {}, meshes);
+    run_ranks(ranks, together, {}, all_links);
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, FailureLaws, ::testing::Values("shared", "tcp", "mixed"), [](const auto& given) { return given.param; });
@@ -60,7 +60,7 @@ TEST_P(FailureLaws, AMissingRankIsNamedWhenTheDeadlinePasses) {
   });
 }
 
-TEST_P(FailureLaws, ADepartedRankFailsEveryVerbOfTheOthersAndTheFailureStays) {
+TEST_P(FailureLaws, ADepartedRankFailsEveryCollectiveOfTheOthersAndTheFailureStays) {
   run(3, [](Communicator& comm) {
     if (comm.rank().value == 1) return;
     std::vector<float> values(1000, 1.0F);
@@ -74,11 +74,12 @@ TEST_P(FailureLaws, ADepartedRankFailsEveryVerbOfTheOthersAndTheFailureStays) {
 
 // Four ranks of which the second has what it wants and is gone before the third begins.
 struct Leaving {
-  Leaving(std::vector<std::unique_ptr<net::Mesh>> made, const std::function<void(Communicator&)>& last_words) : meshes(std::move(made)) {
+  Leaving(std::vector<std::unique_ptr<net::PeerLinks>> made, const std::function<void(Communicator&)>& last_words)
+      : all_links(std::move(made)) {
     for (const int r : {0, 3})
       others.emplace_back([this, r] {
         const auto comm = start(r);
-        met.count_down();
+        all_open.count_down();
         if (r == 0) return over.wait();
         fails.wait();
         comm->abort({Kind::system, "out of memory", Rank{3}});
@@ -86,28 +87,28 @@ struct Leaving {
       });
     std::jthread([&] { last_words(*start(1)); }).join();
     late = start(2);
-    met.wait();
+    all_open.wait();
   }
   ~Leaving() {
     if (!fails.try_wait()) fails.count_down();
     over.count_down();
   }
-  std::unique_ptr<Communicator> start(int r) { return open(std::move(meshes[static_cast<std::size_t>(r)]), {.timeout = Seconds{60}}); }
-  std::vector<std::unique_ptr<net::Mesh>> meshes;
-  std::latch met{2}, fails{1}, over{1};
+  std::unique_ptr<Communicator> start(int r) { return open(std::move(all_links[static_cast<std::size_t>(r)]), {.timeout = Seconds{60}}); }
+  std::vector<std::unique_ptr<net::PeerLinks>> all_links;
+  std::latch all_open{2}, fails{1}, over{1};
   std::vector<std::jthread> others;
   std::unique_ptr<Communicator> late;
 };
 
 TEST_P(FailureLaws, ARankMayLeaveAsSoonAsItHasItsCommunicator) {
-  Leaving four(meshes(4), [](Communicator&) {});
+  Leaving four(all_links(4), [](Communicator&) {});
   EXPECT_THAT(failure_of([&] { four.late->barrier(); }).what, HasSubstr("rank 1 left"));
 }
 
 TEST_P(FailureLaws, WhatARankSentBeforeItLeftIsReceived) {
   std::vector<float> values(10, 7.0F);
   const Piece all = piece(std::span(values));
-  Leaving four(meshes(4), [&](Communicator& comm) {
+  Leaving four(all_links(4), [&](Communicator& comm) {
     for (const std::uint32_t tag : {5, 6}) comm.send(all, Rank{2}, tag);
   });
   values.assign(10, 0.0F);
@@ -117,16 +118,16 @@ TEST_P(FailureLaws, WhatARankSentBeforeItLeftIsReceived) {
   EXPECT_THAT(failure_of([&] { four.late->recv(all, Rank{1}, 7); }).what, HasSubstr("rank 1 left"));
 }
 
-// Rank 1 has left. When rank 3 fails, those who wait for rank 0 are told so, and not that rank 1 left.
-TEST_P(FailureLaws, AFailureIsToldThoughAnotherRankLeftBefore) {
-  Leaving four(meshes(4), [](Communicator&) {});
+// Rank 1 has left. When rank 3 fails, ranks that wait for rank 0 get that cause, and not that rank 1 left.
+TEST_P(FailureLaws, AFailureIsReportedThoughAnotherRankLeftBefore) {
+  Leaving four(all_links(4), [](Communicator&) {});
   std::vector<float> values(10);
   const auto wait = [&] { four.late->recv(piece(std::span(values)), Rank{0}, 7, {.deadline = Deadline::in(30s)}); };
   four.fails.count_down();
   EXPECT_THAT(failure_of(wait).what, HasSubstr("out of memory"));
 }
 
-TEST_P(FailureLaws, AbortFromAnotherThreadEndsAVerbOnAllRanks) {
+TEST_P(FailureLaws, AbortFromAnotherThreadEndsACollectiveOnAllRanks) {
   run(3, [](Communicator& comm) {
     std::vector<float> here(1, 1.0F);  // an abort that came earlier would end the peers' start instead
     if (comm.rank().value != 0) comm.send(piece(std::span(here)), Rank{0}, 7);
@@ -136,7 +137,7 @@ TEST_P(FailureLaws, AbortFromAnotherThreadEndsAVerbOnAllRanks) {
     std::vector<float> values(10, 1.0F);
     const auto error = failure_of([&] {
       for (;;) {
-        if (comm.rank().value == 2) comm.recv(piece(std::span(values)), Rank{1}, 5);  // nobody sends
+        if (comm.rank().value == 2) comm.recv(piece(std::span(values)), Rank{1}, 5);  // no rank sends
         comm.all_reduce(piece(std::span(values)), Op::sum);
       }
     });
@@ -171,17 +172,17 @@ TEST(TwoThreads, InOneCommunicatorAreRefusedNotMixed) {
 
 TEST_P(FailureLaws, CommunicatorsRunSideBySideOnSeveralThreads) {
   run(4, [](Communicator& comm) {
-    constexpr int kLanes = 3;
-    std::vector<std::unique_ptr<Communicator>> lanes;
-    for (int lane = 0; lane < kLanes; ++lane) lanes.push_back(comm.split(0));
+    constexpr int kFlows = 3;
+    std::vector<std::unique_ptr<Communicator>> children;
+    for (int child = 0; child < kFlows; ++child) children.push_back(comm.split(0));
     std::vector<std::jthread> threads;
-    for (int lane = 0; lane < kLanes; ++lane)
-      threads.emplace_back([&, lane] {
-        auto& mine = *lanes[static_cast<std::size_t>(lane)];
+    for (int child = 0; child < kFlows; ++child)
+      threads.emplace_back([&, child] {
+        auto& mine = *children[static_cast<std::size_t>(child)];
         for (int i = 1; i <= 50; ++i) {
-          std::vector<float> values(static_cast<std::size_t>(i * 997 * (lane + 1)), static_cast<float>(lane + 1));
+          std::vector<float> values(static_cast<std::size_t>(i * 997 * (child + 1)), static_cast<float>(child + 1));
           mine.all_reduce(piece(std::span(values)), Op::sum);
-          ASSERT_EQ(values.back(), 4.0F * static_cast<float>(lane + 1));
+          ASSERT_EQ(values.back(), 4.0F * static_cast<float>(child + 1));
         }
       });
     threads.clear();

@@ -1,6 +1,6 @@
 // Laws of collectives over several hosts: ranks of a host share memory, hosts are joined by tcp. All-reduce rows equal the reference bit
 // for bit where they say that they follow the bracket, all others on numbers whose sums are exact; the same bits on all ranks, and again.
-#include "cohort/collective/hosts.h"
+#include "cohort/collective/plans/hosts.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 
 #include <numeric>
 
-#include "cohort/collective/all_reduce.h"
+#include "cohort/collective/operations/all_reduce.h"
 #include "cohort/collective/ranks.h"
 #include "cohort/net/mixed.h"
 #include "tests/laws/reference.h"
@@ -17,7 +17,7 @@ namespace cohort::collective {
 namespace {
 
 using Split = std::vector<int>;
-constexpr std::size_t kTwoChunks = 2_MiB + 70;  // bytes: layers cut where 2 MiB are full, the second chunk is ragged
+constexpr std::size_t kTwoChunks = 2_MiB + 70;  // bytes: a chunk is 2 MiB, the second one is short
 
 // Where ranks live: in order and even, in order and odd, scattered; 1 to 9 ranks.
 const std::vector<Split>& splits() {
@@ -55,7 +55,7 @@ std::vector<const AllReduce*> rows_for(const Split& split, bool canonical) {
 
 void run(const Split& split, const std::function<void(Communicator&)>& body, Options options = {}) {
   SCOPED_TRACE(fmt::format("ranks on hosts {}", fmt::join(split, "")));
-  run_ranks(static_cast<int>(split.size()), body, std::move(options), [&](int) { return net::mixed_meshes(split); });
+  run_ranks(static_cast<int>(split.size()), body, std::move(options), [&](int) { return net::mixed_world(split); });
 }
 
 // What ranks put in and must get out: worked out once, for all of them and all rows.
@@ -140,7 +140,7 @@ TEST(HostLaws, TheSelectorsChoiceGivesTheBracketsBits) {
   }
 }
 
-TEST(HostLaws, RowsThatAreFreeSumExactly) {
+TEST(HostLaws, RowsThatAreNotCanonicalSumExactly) {
   for (const Split& split : splits()) {
     run(split, [&](Communicator& comm) {
       for (const AllReduce* row : rows_for(split, false)) {
@@ -159,7 +159,7 @@ TEST(HostLaws, RowsThatAreFreeSumExactly) {
 }
 
 // Random halves: their sums depend on the order of additions, so ranks and runs only agree when that is the same.
-TEST(HostLaws, RowsThatAreFreeGiveAllRanksTheSameBitsEveryTime) {
+TEST(HostLaws, RowsThatAreNotCanonicalGiveAllRanksTheSameBitsEveryTime) {
   for (const Split& split : splits()) {
     run(split, [&](Communicator& comm) {
       for (const AllReduce* row : rows_for(split, false)) {
@@ -176,7 +176,7 @@ TEST(HostLaws, RowsThatAreFreeGiveAllRanksTheSameBitsEveryTime) {
   }
 }
 
-TEST(HostLaws, SameBitsLeaveRowsOutThatDoNotNest) {
+TEST(HostLaws, DeterminismLeavesRowsOutThatDoNotNest) {
   int seen = 0;
   for (const Split& split : splits()) {
     if (Hosts(split).nested()) continue;
@@ -210,8 +210,8 @@ TEST(HostLaws, GroupsOfOneHostShareMemoryAndGroupsAcrossHostsDoNot) {
   }
 }
 
-// A rank that leaves ends the operation of all others, wherever they wait: at a link, or at the board of their host.
-TEST(HostLaws, ADepartedRankEndsALayeredAllReduceOnAllOthers) {
+// A rank that leaves ends the operation of all others, wherever they wait: at a link, or at the control block of their host.
+TEST(HostLaws, ADepartedRankEndsAHierarchicalAllReduceOnAllOthers) {
   for (const Split& split : splits()) {
     if (split.size() < 2) continue;
     const int leaver = static_cast<int>(split.size()) - 1;
@@ -220,7 +220,7 @@ TEST(HostLaws, ADepartedRankEndsALayeredAllReduceOnAllOthers) {
           std::vector<float> values(kTwoChunks / sizeof(float), 1.0F);
           const auto once = [&] { comm.all_reduce(piece(std::span(values)), Op::max, {.name = "grad", .algorithm = "hierarchical"}); };
           if (comm.rank().value == leaver) return once();
-          try {  // the first too: whoever is at the second already tells those who are not
+          try {  // the first too: a rank that is at the second already aborts those that are not
             for (int i = 0; i < 1000; ++i) once();
             ADD_FAILURE() << "nothing failed";
           } catch (const Failure& failure) {

@@ -6,7 +6,7 @@
 
 #include "cohort/base/slowdown.h"
 #include "cohort/collective/ranks.h"
-#include "cohort/net/tcp.h"
+#include "cohort/net/tcp/tcp.h"
 
 namespace cohort::collective {
 namespace {
@@ -36,7 +36,7 @@ const std::vector<Disagreement>& disagreements() {
        "of 4 i32"},
       {"Op", [](Communicator& c) { c.all_reduce(floats(4), Op::max, {.name = "grad"}); }, "max"},
       {"Name", [](Communicator& c) { c.all_reduce(floats(4), Op::sum, {.name = "bias"}); }, "'bias'"},
-      {"Verb", [](Communicator& c) { c.broadcast(floats(4), Rank{0}, {.name = "grad"}); }, "broadcast"},
+      {"Collective", [](Communicator& c) { c.broadcast(floats(4), Rank{0}, {.name = "grad"}); }, "broadcast"},
       {"Barrier", [](Communicator& c) { c.barrier(); }, "barrier"},
       {"Scale", [](Communicator& c) { c.all_reduce(floats(4), Op::sum, {.name = "grad", .prescale = 2.0}); }, "scales"},
       {"Algorithm", [](Communicator& c) { c.all_reduce(floats(4), Op::sum, {.name = "grad", .algorithm = "ring"}); }, "by ring"},
@@ -80,7 +80,7 @@ TEST(Mismatch, IsNamedOnAllRanksAndMovesNothingOverTcp) {
   for (const auto& what : disagreements())
     for (const int ranks : {2, 5})
       run_ranks(
-          ranks, [&](Communicator& comm) { expect_disagreement(comm, what); }, {}, [](int n) { return net::tcp_meshes(n); });
+          ranks, [&](Communicator& comm) { expect_disagreement(comm, what); }, {}, [](int n) { return net::tcp_world(n); });
 }
 
 TEST(Mismatch, AllToAllNamesThePairWhoseCountsDiffer) {
@@ -100,7 +100,7 @@ TEST(Mismatch, AllToAllNamesThePairWhoseCountsDiffer) {
   });
 }
 
-TEST(Mismatch, BadArgumentsAreRefusedBeforeAnythingIsSaid) {
+TEST(Mismatch, BadArgumentsAreRefusedBeforeAnythingIsSent) {
   run_ranks(2, [](Communicator& comm) {
     std::vector<float> a(10);
     std::vector<float> b(3);

@@ -1,5 +1,5 @@
-// Ranks as real processes, over shared memory and over tcp: a rank killed in the middle of any verb is an error on all survivors within 1 s
-// that names it; waiting burns no CPU.
+// Ranks as real processes, over shared memory and over tcp: a rank killed in the middle of any collective is an error on all survivors
+// within 1 s that names it; waiting burns no CPU.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class Ranks {
   Ranks(int ranks, const std::string& transport, const Body& body) {
     const auto secret = net::Secret::random();
     std::vector<net::Listener> listeners;
-    net::MeshPlan plan{.job = "laws", .epoch = {}, .me = {}, .secret = secret, .addresses = {}, .transport = transport};
+    net::ConnectPlan plan{.job = "laws", .epoch = {}, .me = {}, .secret = secret, .addresses = {}, .transport = transport};
     if (transport == "mixed") {  // two ranks a host
       plan.transport = "auto";
       for (int r = 0; r < ranks; ++r) plan.hosts.push_back(fmt::format("host {}", r / 2));
@@ -63,34 +63,34 @@ class Ranks {
   }
 
  private:
-  [[noreturn]] static void run(const net::MeshPlan& plan, net::Listener listener, const Body& body, int out) {
-    std::string said;
+  [[noreturn]] static void run(const net::ConnectPlan& plan, net::Listener listener, const Body& body, int out) {
+    std::string output;
     try {
-      const auto comm = open(net::connect_mesh(plan, std::move(listener), Deadline::in(20s)), {.timeout = Seconds{120}});
+      const auto comm = open(net::connect_peers(plan, std::move(listener), Deadline::in(20s)), {.timeout = Seconds{120}});
       comm->barrier();
       if (write(out, "ready\n", 6) != 6) _exit(1);
-      said = body(*comm);
+      output = body(*comm);
     } catch (const Failure& failure) {
-      said = failure.what();
+      output = failure.what();
     }
-    said += "\n";
-    if (write(out, said.data(), said.size()) != static_cast<ssize_t>(said.size())) _exit(1);
+    output += "\n";
+    if (write(out, output.data(), output.size()) != static_cast<ssize_t>(output.size())) _exit(1);
     _exit(0);
   }
   std::vector<pid_t> pids_;
   std::vector<Fd> pipes_;
 };
 
-struct VerbCase {
+struct CollectiveCase {
   std::string name;
   std::function<void(Communicator&, std::vector<float>&)> run;
 };
 
 Piece part(std::vector<float>& values, std::size_t count) { return piece(std::span(values).first(count)); }
 
-const std::vector<VerbCase>& verbs() {
+const std::vector<CollectiveCase>& collectives() {
   constexpr std::size_t kMany = 300'000;
-  static const std::vector<VerbCase> all{
+  static const std::vector<CollectiveCase> all{
       {"all_reduce_large", [](Communicator& c, auto& v) { c.all_reduce(part(v, kMany), Op::max); }},
       {"all_reduce_small", [](Communicator& c, auto& v) { c.all_reduce(part(v, 1), Op::max); }},
       {"all_reduce_ring", [](Communicator& c, auto& v) { c.all_reduce(part(v, kMany), Op::max, {.algorithm = "ring"}); }},
@@ -119,11 +119,11 @@ const std::vector<VerbCase>& verbs() {
   return all;
 }
 
-void expect_death_is_named(const std::string& transport, const VerbCase& verb) {
+void expect_death_is_named(const std::string& transport, const CollectiveCase& collective) {
   Ranks ranks(3, transport, [&](Communicator& comm) -> std::string {
     if (comm.transport() != transport) return "wrong transport";
     std::vector<float> values(700'000, 1.0F);
-    for (const auto end = Clock::now() + 15s; Clock::now() < end;) verb.run(comm, values);
+    for (const auto end = Clock::now() + 15s; Clock::now() < end;) collective.run(comm, values);
     return "nothing happened";
   });
   for (int r = 0; r < 3; ++r) ASSERT_EQ(ranks.read_line(r), "ready");
@@ -131,25 +131,26 @@ void expect_death_is_named(const std::string& transport, const VerbCase& verb) {
   const auto start = Clock::now();
   ranks.kill_one(1);
   for (const int survivor : {0, 2}) {
-    const auto said = ranks.read_line(survivor);
-    EXPECT_THAT(said, HasSubstr("rank 1")) << verb.name << " on rank " << survivor;
-    EXPECT_THAT(said, ::testing::AnyOf(HasSubstr("died"), HasSubstr("lost"), HasSubstr("closed"))) << verb.name << " on rank " << survivor;
+    const auto output = ranks.read_line(survivor);
+    EXPECT_THAT(output, HasSubstr("rank 1")) << collective.name << " on rank " << survivor;
+    EXPECT_THAT(output, ::testing::AnyOf(HasSubstr("died"), HasSubstr("lost"), HasSubstr("closed")))
+        << collective.name << " on rank " << survivor;
   }
-  EXPECT_LT(Seconds(Clock::now() - start).count(), 1.0 * slowdown()) << verb.name;
+  EXPECT_LT(Seconds(Clock::now() - start).count(), 1.0 * slowdown()) << collective.name;
 }
 
 }  // namespace
 
-TEST(ProcessLaws, ARankKilledInTheMiddleOfAnyVerbIsNamedOnSharedMemory) {
-  for (const auto& verb : verbs()) expect_death_is_named("shm", verb);
+TEST(ProcessLaws, ARankKilledInTheMiddleOfAnyCollectiveIsNamedOnSharedMemory) {
+  for (const auto& collective : collectives()) expect_death_is_named("shm", collective);
 }
 
-TEST(ProcessLaws, ARankKilledInTheMiddleOfAnyVerbIsNamedOverTcp) {
-  for (const auto& verb : verbs()) expect_death_is_named("tcp", verb);
+TEST(ProcessLaws, ARankKilledInTheMiddleOfAnyCollectiveIsNamedOverTcp) {
+  for (const auto& collective : collectives()) expect_death_is_named("tcp", collective);
 }
 
-TEST(ProcessLaws, ARankKilledInTheMiddleOfAnyVerbIsNamedOnTheOtherHostsToo) {
-  for (const auto& verb : verbs()) expect_death_is_named("mixed", verb);
+TEST(ProcessLaws, ARankKilledInTheMiddleOfAnyCollectiveIsNamedOnTheOtherHostsToo) {
+  for (const auto& collective : collectives()) expect_death_is_named("mixed", collective);
 }
 
 TEST(ProcessLaws, WaitingRanksUseNoCpu) {

@@ -26,7 +26,7 @@ void require(bool holds, const std::string& what) {
 // One forked process per rank, each with a negotiated queue. True when every rank ended well; a rank killed by its body does not count.
 bool in_processes(int ranks, const std::string& transport, const Body& body) {
   const auto secret = net::Secret::random();
-  net::MeshPlan plan{.job = "queue-laws", .epoch = {}, .me = {}, .secret = secret, .addresses = {}, .transport = transport};
+  net::ConnectPlan plan{.job = "queue-laws", .epoch = {}, .me = {}, .secret = secret, .addresses = {}, .transport = transport};
   std::vector<net::Listener> listeners;
   for (int r = 0; r < ranks; ++r) plan.addresses.push_back(listeners.emplace_back(net::listen_on({"127.0.0.1", 0}, secret)).address);
   std::vector<pid_t> pids;
@@ -41,8 +41,8 @@ bool in_processes(int ranks, const std::string& transport, const Body& body) {
     int status = 0;
     try {
       plan.me = Rank{r};
-      auto mesh = net::connect_mesh(plan, std::move(listeners[static_cast<std::size_t>(r)]), Deadline::in(20s));
-      Queue queue(collective::open(std::move(mesh), {.timeout = 20s}), {.mode = Mode::negotiated});
+      auto links = net::connect_peers(plan, std::move(listeners[static_cast<std::size_t>(r)]), Deadline::in(20s));
+      Queue queue(collective::open(std::move(links), {.timeout = 20s}), {.mode = Mode::negotiated});
       body(queue);
     } catch (const std::exception& e) {
       fmt::print(stderr, "rank {} over {}: {}\n", r, transport, e.what());
@@ -60,7 +60,7 @@ bool in_processes(int ranks, const std::string& transport, const Body& body) {
 }
 
 Operation all_reduce_of(std::vector<float>& data, std::string name) {
-  return {.verb = Verb::all_reduce, .name = std::move(name), .parts = {{.in = collective::piece(std::span<float>(data))}}};
+  return {.collective = Collective::all_reduce, .name = std::move(name), .parts = {{.in = collective::piece(std::span<float>(data))}}};
 }
 
 class QueueInProcesses : public testing::TestWithParam<std::string> {};
@@ -88,7 +88,7 @@ TEST_P(QueueInProcesses, AKilledRankIsNamedByTheSurvivorsInTime) {
     std::vector<float> data(1000, 1.0f);
     auto start = Clock::now();
     try {
-      queue.wait(queue.submit({.verb = Verb::barrier}), Deadline::in(15s));
+      queue.wait(queue.submit({.collective = Collective::barrier}), Deadline::in(15s));
       if (queue.rank() == Rank{1}) raise(SIGKILL);
       start = Clock::now();
       queue.wait(queue.submit(all_reduce_of(data, "x")), queue.rank() == Rank{0} ? Deadline{} : Deadline::in(15s));
@@ -111,7 +111,7 @@ TEST_P(QueueInProcesses, AnIdleQueueAndAWaitForASlowRankBurnNoCpu) {
     std::vector<float> data(4, 1.0f);
     queue.wait(queue.submit(all_reduce_of(data, "warm")));
     const auto before = used();
-    if (queue.rank() == Rank{1}) std::this_thread::sleep_for(1s);  // what is measured, not how ranks meet
+    if (queue.rank() == Rank{1}) std::this_thread::sleep_for(1s);  // what is measured, not how ranks connect
     queue.wait(queue.submit(all_reduce_of(data, "late")));
     require(used() - before < Seconds{0.1},
             fmt::format("rank {} used {} s of CPU while it waited 1 s", queue.rank().value, (used() - before).count()));

@@ -1,10 +1,10 @@
-// The plain reference of the laws: what a verb must give, computed by one thread with the plain kernels in the canonical bracket.
+// The plain reference of the laws: what a collective must give, computed by one thread with the plain kernels in the canonical bracket.
 #pragma once
 #include <cstring>
 #include <random>
 #include <vector>
 
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/kernels/kernels.h"
 
 namespace cohort::collective {
 

@@ -7,23 +7,23 @@
 #include <future>
 
 #include "cohort/base/file.h"
-#include "cohort/collective/all_reduce.h"
+#include "cohort/collective/operations/all_reduce.h"
 #include "cohort/collective/ranks.h"
-#include "cohort/net/tcp.h"
+#include "cohort/net/tcp/tcp.h"
 #include "tests/laws/reference.h"
 
 namespace cohort::collective {
 namespace {
 
-std::vector<std::unique_ptr<net::Mesh>> near_by(int ranks) { return net::tcp_meshes(ranks); }
-std::vector<std::unique_ptr<net::Mesh>> far_away(int ranks) { return net::tcp_meshes(ranks, {}, "auto", true); }
+std::vector<std::unique_ptr<net::PeerLinks>> near_by(int ranks) { return net::tcp_world(ranks); }
+std::vector<std::unique_ptr<net::PeerLinks>> far_away(int ranks) { return net::tcp_world(ranks, {}, "auto", true); }
 
 // Four sockets a link, short ones where the kernel has a congestion control that paces.
-std::vector<std::unique_ptr<net::Mesh>> side_by_side(int ranks) {
+std::vector<std::unique_ptr<net::PeerLinks>> side_by_side(int ranks) {
   static const bool bbr = read_file("/proc/sys/net/ipv4/tcp_available_congestion_control").find("bbr") != std::string::npos;
-  return net::tcp_meshes(ranks, {}, bbr ? "bbr" : "auto", false, false, 4);
+  return net::tcp_world(ranks, {}, bbr ? "bbr" : "auto", false, false, 4);
 }
-std::vector<std::unique_ptr<net::Mesh>> side_by_side_far_away(int ranks) { return net::tcp_meshes(ranks, {}, "auto", true, false, 3); }
+std::vector<std::unique_ptr<net::PeerLinks>> side_by_side_far_away(int ranks) { return net::tcp_world(ranks, {}, "auto", true, false, 3); }
 
 // Rows that are not canonical get integers, whose sums know no order.
 struct Case {
@@ -41,7 +41,7 @@ struct Case {
   Buffer want;
 };
 
-void every_row(int ranks, std::size_t count, const MakeMeshes& make) {
+void every_row(int ranks, std::size_t count, const MakeLinks& make) {
   const Case reals(ranks, Dtype::f32, count), integers(ranks, Dtype::i32, count);
   run_ranks(
       ranks,
@@ -76,7 +76,7 @@ TEST(Segments, AreAsLongOnAllRanks) {
 TEST(Segments, RingsOfManySegmentsGiveTheSum) { every_row(3, 4 * 1'310'721, near_by); }
 
 // One rank comes late to every operation, each in its turn: when the others have entered it, and for one of them when the others have
-// stopped holding back what nobody has asked for.
+// stopped holding back what has no posted receive.
 TEST(Segments, RanksThatComeLateChangeNothing) {
   constexpr int kRanks = 4;
   const Case reals(kRanks, Dtype::f32, 700'001), integers(kRanks, Dtype::i32, 700'001);

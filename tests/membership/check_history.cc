@@ -3,19 +3,19 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/file.h"
-#include "cohort/group/history.h"
+#include "cohort/elastic/history.h"
 
 int main(int count, char** files) {
   using namespace cohort;
   if (count < 2) {
-    std::fputs("check_history file.jsonl ...: judges what workers wrote down (docs/reliability.md)\n", stderr);
+    std::fputs("check_history file.jsonl ...: checks the histories of workers (docs/reliability.md)\n", stderr);
     return 2;
   }
   try {
-    std::vector<group::HistoryLine> lines;
+    std::vector<elastic::HistoryLine> lines;
     for (int i = 1; i < count; ++i)
-      for (auto& line : group::decode_history(read_file(files[i], 4_GiB), files[i])) lines.push_back(std::move(line));
-    const auto violations = group::judge(lines);
+      for (auto& line : elastic::decode_history(read_file(files[i], 4_GiB), files[i])) lines.push_back(std::move(line));
+    const auto violations = elastic::judge(lines);
     for (const auto& v : violations) std::printf("%s broken: %s\n", v.promise.c_str(), v.what.c_str());
     if (violations.empty()) std::printf("%zu lines, P1, P2, P3 and P6 kept\n", lines.size());
     return violations.empty() ? 0 : 1;

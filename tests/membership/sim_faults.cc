@@ -1,4 +1,4 @@
-// The nemesis: one fault at a time, chosen and timed by the dice. Every fault but a death is undone after a while.
+// The nemesis: one fault at a time, chosen and timed by the random generator. Every fault but a death is undone after a while.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -13,7 +13,7 @@ SimWorker* any_worker(Simulation& world) {
   std::vector<SimWorker*> living;
   for (const auto& w : world.workers())
     if (w->alive()) living.push_back(w.get());
-  return living.empty() ? nullptr : living[world.dice().below(living.size())];
+  return living.empty() ? nullptr : living[world.rng().below(living.size())];
 }
 
 void kill(Simulation& world) {
@@ -21,7 +21,7 @@ void kill(Simulation& world) {
   for (int i = 0; i < (many ? 3 : 1); ++i) {
     SimWorker* w = any_worker(world);
     if (w == nullptr) return;
-    world.tell(fmt::format("FAULT kill {}", w->address()));
+    world.log(fmt::format("FAULT kill {}", w->address()));
     w->kill();
   }
 }
@@ -29,15 +29,15 @@ void kill(Simulation& world) {
 void pause(Simulation& world) {
   SimWorker* w = any_worker(world);
   if (w == nullptr) return;
-  const double span = world.chance(0.5) ? world.dice().uniform(0.1, 1.5) : world.dice().uniform(1.5, 8);
-  world.tell(fmt::format("FAULT pause {} for {:.2f} s", w->address(), span));
+  const double span = world.chance(0.5) ? world.rng().uniform(0.1, 1.5) : world.rng().uniform(1.5, 8);
+  world.log(fmt::format("FAULT pause {} for {:.2f} s", w->address(), span));
   w->set_paused(true);
   world.time().after(span, [w] { w->set_paused(false); });
 }
 
 void partition(Simulation& world, std::set<std::pair<int, int>>& blocked) {
   const int hosts = world.scenario().hosts;
-  const auto side = world.dice().below((1u << hosts) - 2) + 1;  // not empty, not all
+  const auto side = world.rng().below((1u << hosts) - 2) + 1;  // not empty, not all
   const bool one_way = world.chance(0.3);
   std::vector<std::pair<int, int>> added;
   for (int a = 0; a < hosts; ++a)
@@ -45,36 +45,36 @@ void partition(Simulation& world, std::set<std::pair<int, int>>& blocked) {
       const bool a_in = ((side >> a) & 1) != 0, b_in = ((side >> b) & 1) != 0;
       if ((one_way ? a_in && !b_in : a_in != b_in) && blocked.emplace(a, b).second) added.emplace_back(a, b);
     }
-  const double span = world.chance(0.5) ? world.dice().uniform(0.1, 1.5) : world.dice().uniform(1.5, 7);
-  world.tell(fmt::format("FAULT partition {:b}{} for {:.2f} s", side, one_way ? " one way" : "", span));
+  const double span = world.chance(0.5) ? world.rng().uniform(0.1, 1.5) : world.rng().uniform(1.5, 7);
+  world.log(fmt::format("FAULT partition {:b}{} for {:.2f} s", side, one_way ? " one way" : "", span));
   world.time().after(span, [&blocked, added] {
     for (const auto& link : added) blocked.erase(link);
   });
 }
 
-void strike_coordinator(Simulation& world) {
+void fault_coordinator(Simulation& world) {
   if (!world.coordinator().alive() || world.coordinator().over()) return;
   if (world.chance(0.3)) {
-    world.tell("FAULT pause coordinator");
+    world.log("FAULT pause coordinator");
     world.coordinator().set_paused(true);
-    world.time().after(world.dice().uniform(0.2, 6), [&world] { world.coordinator().set_paused(false); });
+    world.time().after(world.rng().uniform(0.2, 6), [&world] { world.coordinator().set_paused(false); });
     return;
   }
-  world.tell("FAULT kill coordinator");
+  world.log("FAULT kill coordinator");
   world.coordinator().crash();
 }
 
 void leave(Simulation& world) {
   SimWorker* w = any_worker(world);
   if (w == nullptr) return;
-  world.tell(fmt::format("FAULT {} is to be preempted", w->address()));
+  world.log(fmt::format("FAULT {} is to be preempted", w->address()));
   w->leave();
 }
 
 void cut(Simulation& world) {
   SimWorker* w = any_worker(world);
   if (w == nullptr) return;
-  world.tell(fmt::format("FAULT cut {}'s connection", w->address()));
+  world.log(fmt::format("FAULT cut {}'s connection", w->address()));
   w->cut();
 }
 
@@ -84,23 +84,23 @@ void Simulation::next_fault() {
   if (faults_over_ || coordinator_->over()) return;
   ++outcome_.faults;
   const auto& weights = scenario_.weights;
-  auto draw = static_cast<int>(dice_.below(static_cast<std::uint64_t>(std::accumulate(weights.begin(), weights.end(), 0))));
+  auto draw = static_cast<int>(rng_.below(static_cast<std::uint64_t>(std::accumulate(weights.begin(), weights.end(), 0))));
   std::size_t which = 0;
   while (draw >= weights[which]) draw -= weights[which++];
   switch (which) {
     case 0: kill(*this); break;
     case 1: pause(*this); break;
     case 2: partition(*this, blocked_); break;
-    case 3: strike_coordinator(*this); break;
+    case 3: fault_coordinator(*this); break;
     case 4: leave(*this); break;
-    case 5: spawn(static_cast<int>(dice_.below(static_cast<std::uint64_t>(scenario_.hosts)))); break;
+    case 5: spawn(static_cast<int>(rng_.below(static_cast<std::uint64_t>(scenario_.hosts)))); break;
     default: cut(*this);
   }
-  time_.after(dice_.uniform(0, 2 * scenario_.faults_every), [this] { next_fault(); });
+  time_.after(rng_.uniform(0, 2 * scenario_.faults_every), [this] { next_fault(); });
 }
 
 void Simulation::heal_everything() {
-  tell("faults are over");
+  log("faults are over");
   blocked_.clear();
   for (const auto& w : workers_) w->set_paused(false);
   if (coordinator_->alive()) coordinator_->set_paused(false);

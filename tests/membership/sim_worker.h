@@ -1,5 +1,5 @@
-// A worker's process in the simulation: joins, trains a toy, votes, obeys. Its training: exchange gradients with all, prepare, exchange
-// votes with all, apply. Parameters are a hash over everything they were trained on.
+// A worker's process in the simulation, with a minimal training loop: exchange gradients with all, prepare, exchange votes with all, apply.
+// Parameters are a hash over everything they were trained on.
 #pragma once
 #include <fmt/format.h>
 
@@ -20,11 +20,11 @@ class SimWorker {
   SimWorker(Simulation& world, int host, int number) : world_(world), host_(host), number_(number) {}
   void start();
 
-  // --- orders of the coordinator
-  void on(const group::Seal& seal);
-  void on(const group::Begin& begin);
+  // --- actions of the coordinator
+  void on(const elastic::SealEpoch& seal);
+  void on(const elastic::BeginEpoch& begin);
   void evicted();
-  void released(const group::Release& release);
+  void released(const elastic::Release& release);
   void exit(const char* why);
 
   // --- the nemesis
@@ -33,36 +33,36 @@ class SimWorker {
   void leave();  // notice of preemption
   void cut();    // its connection to the coordinator breaks
 
-  void hung_up();  // its connection has ended
+  void disconnected();  // its connection has ended
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   bool alive() const { return alive_; }
   bool paused() const { return paused_; }
   int host() const { return host_; }
   std::string address() const { return fmt::format("w{}", number_); }
-  bool lives_as(group::WorkerId id) const { return alive_ && id_ == id; }
-  // Whether the epoch before this one left its state here, beyond this step.
+  bool runs_as(elastic::WorkerId id) const { return alive_ && id_ == id; }
+  // Whether it holds the state of the epoch before this one, after a later step.
   bool holds_later_than(Epoch epoch, std::int64_t step) const {
-    return alive_ && state_ && ballot_.epoch().value + 1 == epoch.value && state_->step > step;
+    return alive_ && state_ && step_commit_.epoch().value + 1 == epoch.value && state_->step > step;
   }
-  // After a delay, by this process: not before it is resumed, and never when it has died meanwhile.
+  // After a delay, by this process: not before it is resumed, and never when it has ended meanwhile.
   void after(double delay, std::function<void()> what);
 
  private:
-  // A collective of an epoch: every member sends to every member; done here when all have come.
-  enum class Round : int { hello, gradients, votes, goodbye };
-  using Place = std::pair<std::int64_t, Round>;
+  // A collective of an epoch: every member sends to every member; done here when all have arrived.
+  enum class Round : int { first_barrier, gradients, votes, last_barrier };
+  using RoundId = std::pair<std::int64_t, Round>;
 
   void connect();
   void arrive();
   void heartbeat();
-  void to_coordinator(group::ElasticEvent event);
+  void to_coordinator(elastic::ElasticEvent event);
   void report();
   void have_state(State state);
   void ask_for_state();
   void give_state(SimWorker& asker, Epoch epoch, int asks);
   void take_state(const State& state, Epoch epoch);
-  void enter(Round round, bool wish = false);
-  void receive(Epoch epoch, Place place, int from, bool wish);
+  void enter(Round round, bool wants_change = false);
+  void receive(Epoch epoch, RoundId round_id, int from, bool wants_change);
   void advance();
   void begin_step();
   void prepare();
@@ -72,27 +72,27 @@ class SimWorker {
   void peer_died(Epoch epoch, int rank);
   State trained() const;
   HistoryLine line(HistoryLine::Event event, Epoch epoch, const State& state) const;
-  data::Onward share() const;
+  data::RebalancedShare share() const;
 
   Simulation& world_;
   const int host_, number_;
-  group::WorkerId id_;
+  elastic::WorkerId id_;
   bool alive_ = true, paused_ = false, leaving_ = false, done_ = false;
-  bool goes_ = false;  // it was let go and saves, or is about to end
+  bool released_ = false;  // it saves, or is about to end
   std::shared_ptr<Connection> connection_;
   double alone_since_ = 0;
   std::uint64_t connects_ = 0;
 
-  group::Ballot ballot_;
+  elastic::StepCommit step_commit_;
   std::optional<State> state_;  // parameters
   std::optional<State> next_;   // once prepared: what they become
   std::optional<HistoryLine> next_line_;
   group::Roster roster_;
   Rank rank_;
   Rank heal_from_;
-  std::optional<Place> waiting_;  // the round that is under way
-  bool pause_wish_ = false, told_settled_ = false, wish_heard_ = false;
-  std::map<Place, std::map<int, bool>> came_;  // of this epoch: who, with which wish
+  std::optional<RoundId> waiting_;  // the round that is under way
+  bool change_wanted_ = false, settled_sent_ = false, change_agreed_ = false;
+  std::map<RoundId, std::map<int, bool>> arrived_;  // of this epoch: from which rank, and whether it requests a change
 };
 
 }  // namespace cohort::membership

@@ -10,16 +10,16 @@
 
 namespace cohort::membership {
 namespace {
-constexpr double kGiveUpAfter = 3;  // a connection whose bytes do not get through
+constexpr double kGiveUpAfter = 3;  // of a connection whose bytes are not delivered
 constexpr double kLimit = 400;      // virtual seconds: by then a job without faults has long ended
-constexpr std::uint64_t kMostEvents = 2'000'000;
+constexpr std::uint64_t kMaxEvents = 2'000'000;
 }  // namespace
 
-Simulation::Simulation(Scenario scenario) : scenario_(std::move(scenario)), dice_(scenario_.seed) {}
+Simulation::Simulation(Scenario scenario) : scenario_(std::move(scenario)), rng_(scenario_.seed) {}
 Simulation::~Simulation() = default;
 
-void Simulation::tell(const std::string& what) {
-  if (scenario_.story) std::printf("%9.4f  %s\n", time_.now(), what.c_str());
+void Simulation::log(const std::string& what) {
+  if (scenario_.trace) std::printf("%9.4f  %s\n", time_.now(), what.c_str());
 }
 
 void Simulation::fail(const std::string& why) {
@@ -30,20 +30,20 @@ void Simulation::write(HistoryLine line) {
   if (line.event == HistoryLine::Event::commit) {
     outcome_.longest_gap = std::max(outcome_.longest_gap, time_.now() - last_commit_);
     last_commit_ = time_.now();
-    tell(fmt::format("rank {} commits step {} in epoch {}: {}", line.rank.value, line.step, line.epoch.value, line.hash));
+    log(fmt::format("rank {} commits step {} in epoch {}: {}", line.rank.value, line.step, line.epoch.value, line.hash));
   }
   if (line.event == HistoryLine::Event::restart) {
     outcome_.restarts_from_disk += line.epoch.value > 1 ? 1 : 0;
     for (const auto& w : workers_)
       if (w->holds_later_than(line.epoch, line.step))
-        fail(fmt::format("epoch {} starts from disk, and {} lives with a later state", line.epoch.value, w->address()));
+        fail(fmt::format("epoch {} starts from disk, and {} is alive with a later state", line.epoch.value, w->address()));
   }
   history_.push_back(std::move(line));
 }
 
 SimWorker& Simulation::spawn(int host) {
   workers_.push_back(std::make_unique<SimWorker>(*this, host, static_cast<int>(workers_.size())));
-  tell(fmt::format("w{} starts on host {}", workers_.size() - 1, host));
+  log(fmt::format("w{} starts on host {}", workers_.size() - 1, host));
   workers_.back()->start();
   return *workers_.back();
 }
@@ -82,12 +82,12 @@ void Simulation::pump(const std::shared_ptr<Connection>& c, bool up) {
 
 void Simulation::close(const std::shared_ptr<Connection>& c) {
   if (!std::exchange(c->open, false)) return;
-  // Each side sees the end by itself: at once when the network carries it, else when its own patience ends.
+  // Each side sees the end by itself: at once when the network delivers it, else after its own timeout.
   const int host = c->worker->host();
-  const auto when = [&](int from, int to) { return blocked(from, to) ? dice_.uniform(0.5, kGiveUpAfter) : delay(); };
-  time_.after(when(host, SimCoordinator::kHost), [this, c] { coordinator_->hear(group::LinkEnded{c->guest}); });
+  const auto when = [&](int from, int to) { return blocked(from, to) ? rng_.uniform(0.5, kGiveUpAfter) : delay(); };
+  time_.after(when(host, SimCoordinator::kHost), [this, c] { coordinator_->receive(elastic::LinkEnded{c->connection_id}); });
   c->worker->after(when(SimCoordinator::kHost, host), [c] {
-    if (c->worker->connection() == c) c->worker->hung_up();
+    if (c->worker->connection() == c) c->worker->disconnected();
   });
 }
 
@@ -97,18 +97,18 @@ void Simulation::post(SimWorker& from, SimWorker& to, std::function<void()> what
 
 void Simulation::deliver(SimWorker& from, SimWorker& to, std::function<void()> what, int tries) {
   if (!to.alive()) return;
-  if (tries > 200) return;  // ten seconds: the connection is long gone
+  if (tries > 200) return;  // ten seconds: the connection has failed by then
   if (to.paused() || blocked(from.host(), to.host()))
     return time_.after(0.05,
                        [this, &from, &to, what = std::move(what), tries]() mutable { deliver(from, to, std::move(what), tries + 1); });
   what();
 }
 
-// A restarting service: the coordinator comes back, and lost workers are replaced when faults are over.
+// A service manager: restarts the coordinator, and replaces lost workers when faults are over.
 void Simulation::supervise() {
   if (!coordinator_->alive() && !coordinator_->over()) coordinator_->start();
-  if (faults_over_ && alive() < scenario_.rules.least && !coordinator_->over()) spawn(0);
-  if (!coordinator_->over()) time_.after(dice_.uniform(0.3, 1.5), [this] { supervise(); });
+  if (faults_over_ && alive() < scenario_.rules.min_workers && !coordinator_->over()) spawn(0);
+  if (!coordinator_->over()) time_.after(rng_.uniform(0.3, 1.5), [this] { supervise(); });
 }
 
 Outcome Simulation::run() {
@@ -116,38 +116,38 @@ Outcome Simulation::run() {
   coordinator_->start();
   for (int i = 0; i < scenario_.workers; ++i) spawn(i % scenario_.hosts);
   supervise();
-  time_.after(dice_.uniform(0, scenario_.faults_every), [this] { next_fault(); });
+  time_.after(rng_.uniform(0, scenario_.faults_every), [this] { next_fault(); });
   time_.after(scenario_.faults_until, [this] {
     faults_over_ = true;
     heal_everything();
   });
   try {
-    while (outcome_.failure.empty() && !coordinator_->over() && time_.now() < kLimit && time_.events() < kMostEvents && time_.step()) {
+    while (outcome_.failure.empty() && !coordinator_->over() && time_.now() < kLimit && time_.events() < kMaxEvents && time_.step()) {
     }
   } catch (const std::exception& e) {
     fail(e.what());
   }
-  if (outcome_.failure.empty()) outcome_.failure = verdict();
+  if (outcome_.failure.empty()) outcome_.failure = check();
   outcome_.ended_at = time_.now();
   outcome_.events = time_.events();
   return outcome_;
 }
 
-// So many of an epoch died unseen that they might as well be training behind a partition: to give up is all that is safe.
-bool Simulation::nobody_can_know() const {
+// So many members of an epoch ended unseen that they might be training behind a partition: only to give up is safe.
+bool Simulation::state_is_unknowable() const {
   if (scenario_.launcher_sees_exits || coordinator_->error()->kind != Kind::timeout) return false;
-  const auto& roster = coordinator_->charter()->roster;
-  const auto living = std::ranges::count_if(roster, [&](const group::Worker& w) { return worker_at(w.member.address)->lives_as(w.id); });
-  const bool no_majority = scenario_.rules.quorum == group::Quorum::majority && 2 * living <= std::ssize(roster);
+  const auto& roster = coordinator_->coordinator_state()->roster;
+  const auto living = std::ranges::count_if(roster, [&](const elastic::Worker& w) { return worker_at(w.member.address)->runs_as(w.id); });
+  const bool no_majority = scenario_.rules.quorum == elastic::Quorum::majority && 2 * living <= std::ssize(roster);
   return living == 0 || no_majority;
 }
 
-std::string Simulation::verdict() {
-  if (const auto* charter = coordinator_->charter()) outcome_.epochs = static_cast<int>(charter->epoch.value);
-  const auto violations = group::judge(history_);
+std::string Simulation::check() {
+  if (const auto* coordinator_state = coordinator_->coordinator_state()) outcome_.epochs = static_cast<int>(coordinator_state->epoch.value);
+  const auto violations = elastic::judge(history_);
   if (!violations.empty()) return fmt::format("{}: {} ({} in all)", violations[0].promise, violations[0].what, violations.size());
   if (!coordinator_->over()) return fmt::format("the job did not end within {:.0f} s and {} events", time_.now(), time_.events());
-  if (coordinator_->error() && nobody_can_know()) return "";
+  if (coordinator_->error() && state_is_unknowable()) return "";
   if (coordinator_->error()) return "the job gave up: " + coordinator_->error()->what;
   return "";
 }

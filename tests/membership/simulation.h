@@ -1,11 +1,11 @@
-// An elastic job in virtual time: one coordinator (group::Elastic behind a log that may be torn), workers (group::Ballot, a toy of a
-// training loop) on hosts, a network that delays, blocks one way or both, and breaks, and a nemesis that kills, pauses, partitions,
-// restarts. Everything follows from the seed. What workers did is a group::HistoryLine each, judged by group::judge().
+// An elastic job in virtual time: one coordinator (elastic::Membership behind a log that may be torn), workers (elastic::StepCommit and a
+// minimal training loop) on hosts, a network that delays, blocks one way or both, and breaks, and a nemesis (as in Jepsen) that kills,
+// pauses, partitions, restarts. Everything follows from the seed. What workers did is a history, checked by elastic::judge().
 //
-//   COHORT_SIM_SEED=123 bin/membership_test --gtest_filter=Simulation.ReplaysOneSeed     replays one schedule and prints its story
+//   COHORT_SIM_SEED=123 bin/membership_test --gtest_filter=Simulation.ReplaysOneSeed     replays one schedule and prints its trace
 //
-// Messages on one connection keep their order; behind a partition they wait, as tcp's do, until it heals or the connection gives up.
-// Owner: a test. Threads: one. Failure: run() returns what went wrong.
+// Messages on one connection keep their order; behind a partition they wait, as TCP segments do, until it heals or the connection times
+// out. Owner: a test. Threads: one. Failure: run() returns what went wrong.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,24 +20,24 @@
 
 #include "cohort/data/random.h"
 #include "cohort/data/rebalance.h"
-#include "cohort/group/elastic.h"
-#include "cohort/group/history.h"
+#include "cohort/elastic/history.h"
+#include "cohort/elastic/membership.h"
 #include "virtual_time.h"
 
 namespace cohort::membership {
 
-using data::Dice;
-using group::HistoryLine;
+using data::Rng;
+using elastic::HistoryLine;
 
 struct Scenario {
   std::uint64_t seed = 0;
   int workers = 4, hosts = 4;
-  group::ElasticRules rules;
+  elastic::ElasticRules rules;
   double faults_every = 1.5;  // seconds between faults, on average
   double faults_until = 12;
   std::int64_t last_step = 60;
   bool launcher_sees_exits = true;
-  bool story = false;  // print what happens
+  bool trace = false;  // print what happens
   // One weight per fault, in the order of sim_faults.cc: kill, pause, partition, coordinator, leave, join, cut a connection.
   std::vector<int> weights{4, 3, 3, 2, 1, 2, 2};
 };
@@ -49,7 +49,7 @@ struct Outcome {
   std::uint64_t events = 0;
 };
 
-// What training has come to: parameters (their hash) and how far into the data.
+// The training state: parameters (their hash) and the position in the data.
 struct State {
   std::int64_t step = 0;
   std::uint64_t hash = 1;
@@ -61,7 +61,7 @@ class SimCoordinator;
 
 // Both ends of a connection between a worker and the coordinator. Each direction is a queue in order.
 struct Connection {
-  group::Guest guest = 0;
+  group::ConnectionId connection_id = 0;
   SimWorker* worker = nullptr;
   bool open = true;
   struct Direction {
@@ -78,14 +78,14 @@ class Simulation {
   ~Simulation();
   Outcome run();
 
-  // --- the world, for workers, coordinator and nemesis
+  // --- for workers, coordinator and nemesis
   const Scenario& scenario() const { return scenario_; }
   VirtualTime& time() { return time_; }
-  Dice& dice() { return dice_; }
-  double delay() { return dice_.uniform() < 0.02 ? dice_.uniform(0.01, 0.15) : dice_.uniform(0.0002, 0.004); }
-  bool chance(double p) { return dice_.uniform() < p; }
+  Rng& rng() { return rng_; }
+  double delay() { return rng_.uniform() < 0.02 ? rng_.uniform(0.01, 0.15) : rng_.uniform(0.0002, 0.004); }
+  bool chance(double p) { return rng_.uniform() < p; }
   bool blocked(int from_host, int to_host) const { return blocked_.contains({from_host, to_host}); }
-  void tell(const std::string& what);
+  void log(const std::string& what);
   void write(HistoryLine line);
   void fail(const std::string& why);
 
@@ -96,11 +96,11 @@ class Simulation {
   int alive() const;
 
   void send(const std::shared_ptr<Connection>& c, bool up, std::function<void()> what);
-  void close(const std::shared_ptr<Connection>& c);  // the other side hears of it when the network lets it
-  // A message between workers: after a delay, behind partitions later, to whoever is there then.
+  void close(const std::shared_ptr<Connection>& c);  // the other side learns of it when the network delivers it
+  // A message between workers: after a delay, behind partitions later, to the process that runs then.
   void post(SimWorker& from, SimWorker& to, std::function<void()> what);
 
-  // A store that remembers the latest epoch it has heard of and refuses earlier ones.
+  // A store of checkpoints that remembers the latest epoch it has seen and refuses earlier ones.
   struct Store {
     std::uint32_t fence = 0;
     State newest;
@@ -114,11 +114,11 @@ class Simulation {
   void pump(const std::shared_ptr<Connection>& c, bool up);
   void deliver(SimWorker& from, SimWorker& to, std::function<void()> what, int tries);
   void supervise();
-  bool nobody_can_know() const;
-  std::string verdict();
+  bool state_is_unknowable() const;
+  std::string check();
 
   Scenario scenario_;
-  Dice dice_;
+  Rng rng_;
   VirtualTime time_;
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimWorker>> workers_;

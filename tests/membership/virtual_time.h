@@ -1,4 +1,4 @@
-// Virtual time: things happen in the order of their moment, and of equals in the order they were asked for. Nothing waits.
+// Virtual time: calls happen in the order of their time, and of equal times in the order of after(). Nothing waits.
 // Owner: a Simulation. Threads: one.
 #pragma once
 #include <cstdint>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plans as people do and checks what is said: check.py <folder of programs> <source folder> <claim>. Exit status 0 when the claim holds."""
+"""Plans as people do and checks what is printed: check.py <folder of programs> <source folder> <claim>. Exit status 0 when the claim holds."""
 import json
 import os
 import pathlib
@@ -11,7 +11,7 @@ PROGRAMS, SOURCE, CLAIM = sys.argv[1:4]
 LIMIT = 150  # seconds for one command
 SMALL = ["--set", "model=gpt(vocab=64, context=32, d=32, heads=2, layers=4)",
          "--set", "data.train=synthetic(task=tokens, shape=32, classes=64, samples=100)", "--set", "data.test=", "--set", "data.batch=4",
-         "--set", "optim.rule=adam(lr=1e-3)"]
+         "--set", "optimizer=adam(lr=1e-3)"]
 CLASSES = {"parameters", "gradients", "optimizer", "master", "activations", "buckets", "temporaries"}
 
 
@@ -85,7 +85,7 @@ def giant():
     """GPT-3's layout is planned on a machine that could not hold a hundredth of it."""
     spec = "gpt(vocab=8000, context=64, d=12288, heads=96, layers=96)"
     found = plans("--set", f"model={spec}", "--set", "data.train=synthetic(task=tokens, shape=64, classes=200, samples=10)", "--set",
-                  "data.batch=1", "--set", "optim.rule=adam(lr=1e-4)", "--ranks", "1024", "--link", "200Gbit", "--flops", "300T", "--membw", "2TB",
+                  "data.batch=1", "--set", "optimizer=adam(lr=1e-4)", "--ranks", "1024", "--link", "200Gbit", "--flops", "300T", "--membw", "2TB",
                   "--memory", "80GB")
     assert not found[0]["fits"] and found[3]["fits"], found[:4]
     parameters = found[0]["bytes"]["parameters"] / 4

@@ -7,7 +7,7 @@ sys.path[:0] = [path for path in (str(launch.BUILD / "python"),) if path not in 
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "long: takes long; left out of `make test`, run by `make test-python-all`")
+    config.addinivalue_line("markers", "long: takes long; left out of `make test`, run by `make test-all` and `make test-python-all`")
 
 
 def pytest_collection_finish(session):

@@ -103,7 +103,7 @@ class Job:
         for line in ends[1:]:
             assert (line["trace"], line["seen"], line["weight"], line["mean"]) == tuple(ends[0][key] for key in ("trace", "seen", "weight", "mean"))
         trace, seen, weight = (ends[0][key] for key in ("trace", "seen", "weight"))
-        for pid, line in self.lines("commit"):  # whoever saw a commit return, also one that was killed right after it, saw one that counts
+        for pid, line in self.lines("commit"):  # a process that saw a commit return, also one that was killed right after it, saw one that counts
             assert line["checksum"] == trace[line["number"] - 1], f"process {pid} saw a commit {line['number']} that was lost\n{self.log()}"
         assert seen.pop() == []
         for epoch in seen:  # once each; the last samples repeat where ranks do not divide what is left

@@ -2,7 +2,7 @@
 
 It trains one number. A step adds the squares of the ranks' samples to it, by the optimizer; `state.trace` has a checksum after each commit, in
 which the order counts, and `state.seen` the samples of each epoch. Every worker also writes down each commit that it saw return: those
-lines must agree with the trace of whoever is there at the end, or a commit was lost. The file `stop` in the folder ends the job.
+lines must agree with the trace of the ranks that are there at the end, or a commit was lost. The file `stop` in the folder ends the job.
 """
 import json
 import os
@@ -38,7 +38,7 @@ state.register_reset_callbacks([lambda: write(event="reset", rank=hvd.rank(), si
 
 
 def misbehave(state):
-    """Two commits that are under way when a rank dies: of four ranks one more has not voted, and one that leaves; of two the other one has."""
+    """Two commits that are in progress when a rank dies: of four ranks one more has not voted, and one that leaves; of two the other one has."""
     commit, victim = len(state.trace), hvd.size() - 1
     if mischief == "votes" and ((commit == 4 and hvd.size() == 4) or (commit == 8 and hvd.size() == 2)):
         if hvd.rank() == 2:
@@ -53,7 +53,7 @@ def misbehave(state):
             (folder / f"dies{commit}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         if hvd.rank() in (1, 2):
-            hvd.allreduce(torch.zeros(1), name="nobody else comes here")
+            hvd.allreduce(torch.zeros(1), name="no other rank comes here")
 
 
 def step(state, batch):

@@ -43,7 +43,7 @@ def both_ways(call):
     assert work.is_completed() and work.is_success()
 
 
-@ranks(1, 2, 3, 4)
+@ranks(1, 2, 3, long=[4])
 def test_all_reduce_of_every_dtype_and_op():
     fold = {
         dist.ReduceOp.SUM: lambda a, b: a + b,
@@ -91,7 +91,7 @@ def test_bitwise_reductions_of_integers():
 
 
 @ranks(2)
-def test_types_the_engine_cannot_add_are_refused_with_a_sentence():
+def test_types_that_cannot_be_reduced_are_refused_with_a_message():
     for dtype in (torch.int16, torch.uint16, torch.float8_e4m3fn):
         with pytest.raises(ValueError, match="cannot be reduced by SUM; convert the tensor first"):
             dist.all_reduce(torch.zeros(3, dtype=dtype))
@@ -296,7 +296,7 @@ def test_large_tensors_in_shared_memory_and_out_of_it():
 
 
 @ranks(2)
-def test_wrong_use_is_a_sentence_and_harms_nobody():
+def test_wrong_use_is_a_message_and_harms_no_rank():
     me = dist.get_rank()
     with pytest.raises(ValueError, match="is not one of 0 .. 1|not part of group"):
         dist.broadcast(torch.ones(2), 7)

@@ -29,7 +29,7 @@ def total(group=None):
 
 
 @ranks(1, 2, 3, 4)
-def test_the_backend_says_who_it_is():
+def test_the_backend_has_its_name():
     assert dist.get_backend() == "cohort"
     assert "cpu:cohort" in str(dist.distributed_c10d._world.pg_backend_config[dist.group.WORLD])
     assert total() == sum(range(1, dist.get_world_size() + 1))
@@ -157,7 +157,7 @@ def test_abort_ends_waits_on_every_rank():
 
 
 @ranks(2)
-def test_a_group_that_was_shut_down_says_so():
+def test_a_group_that_was_shut_down_raises():
     backend = dist.new_group([0, 1])._get_backend(torch.device("cpu"))
     backend._shutdown() if hasattr(backend, "_shutdown") else backend.shutdown()
     with pytest.raises(ValueError, match="was shut down"):

@@ -185,7 +185,7 @@ def test_process_sets_are_there_again_after_a_reset():
 
 
 @ranks(1)
-def test_ranks_that_cannot_meet_again_are_told_why():
+def test_ranks_that_cannot_connect_again_get_the_reason():
     from cohort.elastic import run_fn
 
     def nobody_comes():
@@ -211,7 +211,7 @@ def test_the_sampler_shares_out_every_sample_once():
 
 
 @ranks(*EVERY)
-def test_the_sampler_goes_on_with_what_nobody_has_seen():
+def test_the_sampler_goes_on_with_what_no_rank_has_seen():
     sampler = ElasticSampler(list(range(24)))
     sampler.set_epoch(3)
     seen = []

@@ -1,4 +1,4 @@
-"""Ranks in Python under TLS (`--tls`): both ways in, one that is told otherwise, and who is refused says why."""
+"""Ranks in Python under TLS (`--tls`): both ways to start, one rank with another setting, and the error of a refused rank."""
 from launch import launch
 
 SUMS = """

@@ -13,7 +13,7 @@ def accuracy(text):
     return float(re.findall(r"test accuracy ([0-9.]+)%", text)[-1])
 
 
-@pytest.mark.parametrize("options", ([], ["--fp16-allreduce"], ["--use-adasum"]), ids=lambda o: o[0][2:] if o else "plain")
+@pytest.mark.parametrize("options", ([], *(pytest.param([o], marks=pytest.mark.long) for o in ("--fp16-allreduce", "--use-adasum"))), ids=lambda o: o[0][2:] if o else "plain")
 def test_fashion_mnist_by_horovods_interface(options):
     done = launch(2, EXAMPLES / "hvd_fashion_mnist.py", "--epochs", 2, "--images", 2000, *options, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -156,7 +156,7 @@ def test_an_object_that_cannot_be_pickled_is_an_error_everywhere():
         hvd.broadcast_object(unpicklable if hvd.rank() == 0 else None)
     with pytest.raises(TypeError, match="pickle|cannot be sent"):
         hvd.allgather_object(unpicklable if hvd.rank() == 1 else None)
-    assert hvd.broadcast_object(hvd.rank()) == 0  # the engine is fine
+    assert hvd.broadcast_object(hvd.rank()) == 0  # the job is still usable
 
 
 @ranks(1)

@@ -9,7 +9,7 @@ import cohort
 import cohort.torch
 import horovod
 import horovod.torch as hvd
-from launch import environment
+from launch import environment, stretched
 
 PAIRS = {
     "horovod.torch": "cohort.torch", "horovod.torch.mpi_ops": "cohort.torch.mpi_ops", "horovod.torch.functions": "cohort.torch.functions",
@@ -51,7 +51,7 @@ def test_what_the_package_itself_offers():
 
 
 def test_the_launcher_is_a_module_that_can_be_run():
-    done = subprocess.run([sys.executable, "-m", "horovod.runner.launch", "--version"], env=environment(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "horovod.runner.launch", "--version"], env=environment(), capture_output=True, text=True, timeout=stretched(60))
     assert done.returncode == 0 and done.stdout.strip() == cohort.__version__, done.stdout + done.stderr
 
 

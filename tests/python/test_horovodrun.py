@@ -1,4 +1,4 @@
-"""horovodrun: every option of Horovod's launcher is mapped, or has no effect and says so, or is refused with a sentence."""
+"""horovodrun: every option of Horovod's launcher is mapped, or has no effect and a note says so, or is refused with a message."""
 import subprocess
 import sys
 
@@ -6,7 +6,7 @@ import pytest
 
 from cohort.horovodrun import Refused, main, plan
 from cohort.horovodrun_options import OPTIONS
-from launch import environment
+from launch import environment, stretched
 
 # As the documents of Horovod's launcher name them.
 KNOWN = """-np --num-proc --min-np --max-np --min-num-proc --max-num-proc --slots-per-host -H --hostfile --host-discovery-script
@@ -18,7 +18,7 @@ KNOWN = """-np --num-proc --min-np --max-np --min-num-proc --max-num-proc --slot
 --stall-check-warning-time-seconds --stall-check-shutdown-time-seconds --log-level -p -i --verbose --gloo-timeout-seconds""".split()
 
 
-def test_every_option_has_a_row_that_says_what_becomes_of_it():
+def test_every_option_has_a_row_with_its_treatment():
     rows = {name: option for option in OPTIONS for name in option.names.split()}
     assert not [name for name in KNOWN if name not in rows]
     for option in OPTIONS:
@@ -38,7 +38,7 @@ def test_options_of_the_launcher():
     assert what.run == "-n 2 --output logs --start-timeout 60 --verbose --log-level DEBUG".split()
 
 
-def test_options_of_the_engine_become_variables():
+def test_options_of_the_queue_become_variables():
     what = plan("-np 2 --fusion-threshold-mb 0.5 --cache-capacity 7 --timeline-filename t.json --timeline-mark-cycles --no-stall-check "
                 "--stall-check-warning-time-seconds 9 --stall-check-shutdown-time-seconds 20 --gloo-timeout-seconds 40 ./train".split())
     assert what.env == {"HOROVOD_FUSION_THRESHOLD": str(1 << 19), "HOROVOD_CACHE_CAPACITY": "7", "HOROVOD_TIMELINE": "t.json",
@@ -95,7 +95,7 @@ def test_options_that_are_refused_say_why():
 
 
 def test_wrong_command_lines():
-    for wrong, why in (("./train", "how many ranks"), ("-np 2", "nothing to run"), ("-np two ./train", "number of ranks"), ("-np", "needs a value"),
+    for wrong, why in (("./train", "number of ranks"), ("-np 2", "nothing to run"), ("-np two ./train", "number of ranks"), ("-np", "needs a value"),
                        ("-np 2 --nonsense ./train", "no option --nonsense"), ("-np 2 --verbose=1 ./train", "no value"),
                        ("-np 2 --fusion-threshold-mb much ./train", "no number"), ("--blacklist-cooldown-range 1", "needs 2 values")):
         with pytest.raises(Refused, match=why):
@@ -134,7 +134,7 @@ def test_a_config_file_is_a_command_line_that_counts_less(tmp_path):
 
 def horovodrun(*args):
     command = [sys.executable, "-m", "cohort.horovodrun", *map(str, args)]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=stretched(60))
 
 
 SCRIPT = """
@@ -159,4 +159,4 @@ def test_help_version_build_and_refusals(capsys):
     assert main(["--version"]) == 0 and capsys.readouterr().out[0].isdigit()
     assert main(["--check-build"]) == 0 and "[X] PyTorch" in capsys.readouterr().out
     assert main(["-np", "2", "--mpi", "./train"]) == 2
-    assert capsys.readouterr().err == "horovodrun: --mpi is refused: ranks talk through Cohort's own engine\n"
+    assert capsys.readouterr().err == "horovodrun: --mpi is refused: ranks communicate over Cohort's own transports\n"

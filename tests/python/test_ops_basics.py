@@ -190,7 +190,7 @@ def test_handles_poll_and_resolve_once():
     assert hvd.synchronize(handle).tolist() == [1, 1, 1]
     assert hvd.synchronize(handle) is None
     assert hvd.synchronize(123456789) is None
-    with pytest.raises(ValueError, match="stands for no operation"):
+    with pytest.raises(ValueError, match="belongs to no operation"):
         hvd.poll(handle)
 
 
@@ -268,7 +268,7 @@ def test_broadcast_backward_is_zero_off_the_root():
 
 
 @ranks(*EVERY)
-def test_alltoall_backward_goes_the_way_back():
+def test_alltoall_backward_sends_gradients_back():
     n, me = hvd.size(), hvd.rank()
     x = torch.arange(float(n * (n + 1) // 2), requires_grad=True)
     out, received = hvd.alltoall(x, splits=list(range(1, n + 1)))

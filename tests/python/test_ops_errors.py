@@ -1,4 +1,4 @@
-"""What goes wrong, who hears of it, and that the engine stays usable."""
+"""What goes wrong, which ranks get the error, and that the job stays usable."""
 import pytest
 import torch
 
@@ -19,7 +19,7 @@ def mismatch(match, work):
 
 
 @ranks(2, 3)
-def test_ranks_that_disagree_are_told_about_both_sides():
+def test_ranks_that_disagree_get_both_sides():
     me = hvd.rank()
     sides = r"rank 0 has \[17\], rank [12] has \[18\]|rank [12] has \[18\], rank 0 has \[17\]"  # as they came
     mismatch(f"Mismatched allreduce tensor shapes.*({sides})",
@@ -132,7 +132,7 @@ def test_dropped_handles_are_harmless():
     for i in range(20):
         hvd.allreduce_async(torch.ones(100), name=f"dropped {i}")
     if hvd.rank() == 0:
-        hvd.allreduce_async(torch.ones(3), name="nobody else submits this")
+        hvd.allreduce_async(torch.ones(3), name="no other rank submits this")
     hvd.shutdown()
     hvd.init()
     assert hvd.synchronize(0) is None
@@ -140,7 +140,7 @@ def test_dropped_handles_are_harmless():
 
 
 @ranks(1, 2)
-def test_nothing_works_before_init_and_everything_says_so():
+def test_nothing_works_before_init_and_everything_raises():
     hvd.shutdown()
     hvd.shutdown()
     one = torch.ones(1)
@@ -170,7 +170,7 @@ KILLED = """
 import os, signal, sys, time
 import torch
 import cohort.torch as hvd
-signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's, which would end the survivors before they can tell
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's, which would end the survivors before they can print
 hvd.init()
 hvd.allreduce(torch.ones(1000), name="together")
 victim = int(sys.argv[1])

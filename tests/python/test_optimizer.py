@@ -1,6 +1,4 @@
 """DistributedOptimizer: training on n ranks is training in one process with all ranks' data."""
-import gc
-import os
 import warnings
 
 import pytest
@@ -8,66 +6,9 @@ import torch
 
 import cohort.torch as hvd
 from launch import ranks
-
-EVERY = (1, 2, 3, 4)
-SHARE = 4  # samples per rank and backward pass
-
-
-def setup_rank():
-    hvd.init(process_sets="dynamic")
-
-
-teardown_rank = hvd.shutdown
-
-
-def net():
-    torch.manual_seed(5)
-    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
-
-
-def data(count, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(count, 6, generator=generator), torch.randn(count, 3, generator=generator)
-
-
-def loss_of(model, x, y):
-    return torch.nn.functional.mse_loss(model(x), y)
-
-
-def sgd(model):
-    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-
-
-def train_alone(steps, passes=1, ways=None):
-    """One process that sees what all ranks see; `passes` shares add up as they do on a rank."""
-    model, ways = net(), ways or hvd.size()
-    optimizer = sgd(model)
-    for step in range(steps):
-        optimizer.zero_grad()
-        x, y = data(SHARE * passes * ways, seed=step)
-        for part in range(passes * ways):
-            chosen = slice(part * SHARE, (part + 1) * SHARE)
-            (loss_of(model, x[chosen], y[chosen]) / ways).backward()
-        optimizer.step()
-    return model
-
-
-def train_together(steps, passes=1, finish=None, **options):
-    model = net()
-    optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters(), backward_passes_per_step=passes, **options)
-    for step in range(steps):
-        optimizer.zero_grad()
-        x, y = data(SHARE * passes * hvd.size(), seed=step)
-        for part in range(hvd.rank() * passes, (hvd.rank() + 1) * passes):
-            chosen = slice(part * SHARE, (part + 1) * SHARE)
-            loss_of(model, x[chosen], y[chosen]).backward()
-        finish(optimizer, model) if finish else optimizer.step()
-    return model
-
-
-def alike(model, other, **tolerance):
-    for (name, p), q in zip(model.named_parameters(), other.parameters()):
-        torch.testing.assert_close(p, q, msg=lambda text: f"{name}: {text}", **tolerance)
+from optimizer_training import (  # noqa: F401: launch.py calls setup_rank and teardown_rank
+    EVERY, SHARE, alike, data, loss_of, net, setup_rank, sgd, teardown_rank, train_alone, train_together,
+)
 
 
 @ranks(*EVERY)
@@ -181,7 +122,7 @@ def test_step_after_synchronize_warns_exactly_once():
 
 
 @ranks(2, 3, 4)
-def test_zero_grad_while_gradients_travel_is_refused():
+def test_zero_grad_while_gradients_are_reduced_is_refused():
     model = net()
     optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())
     loss_of(model, *data(4)).backward()
@@ -293,173 +234,3 @@ def test_gradients_that_are_not_contiguous():
     (p * weights * (hvd.rank() + 1)).sum().backward()
     optimizer.step()
     assert torch.allclose(p.detach(), -1.5 * weights)
-
-
-@ranks(*EVERY)
-def test_it_is_the_users_own_optimizer():
-    model = net()
-    given = torch.optim.AdamW(model.parameters(), lr=0.5, weight_decay=0.1)
-    optimizer = hvd.DistributedOptimizer(given, named_parameters=model.named_parameters())
-    assert isinstance(optimizer, torch.optim.AdamW) and type(optimizer).__name__ == "AdamW"
-    assert optimizer.param_groups is given.param_groups and optimizer.defaults["weight_decay"] == 0.1
-    assert set(optimizer._parameter_names.values()) == {name for name, _ in model.named_parameters()}
-
-
-@ranks(*EVERY)
-def test_without_names_places_in_the_groups_are_names():
-    p, q = torch.nn.Parameter(torch.zeros(1)), torch.nn.Parameter(torch.zeros(1))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([{"params": [p]}, {"params": [q]}], lr=0.1))
-    assert len(set(optimizer._parameter_names.values())) == 2
-    (p + q).sum().backward()
-    optimizer.step()
-
-
-@ranks(2)
-def test_schedulers_made_before_or_after_see_the_steps():
-    model = net()
-    given = sgd(model)
-    early = torch.optim.lr_scheduler.StepLR(given, 1, gamma=0.5)
-    optimizer = hvd.DistributedOptimizer(given, named_parameters=model.named_parameters())
-    late = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
-    loss_of(model, *data(4)).backward()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        optimizer.step()
-        early.step()
-        late.step()
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.025)
-
-
-@ranks(2)
-def test_step_hooks_run_once_also_after_loading_a_state():
-    model = net()
-    optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())
-    seen = []
-    optimizer.register_step_post_hook(lambda *_: seen.append(1))
-    for expected in (1, 2):
-        loss_of(model, *data(4)).backward()
-        optimizer.step()
-        assert len(seen) == expected
-        optimizer.load_state_dict(optimizer.state_dict())
-        optimizer.zero_grad()
-
-
-@ranks(2, 3)
-def test_gradients_of_a_closure_are_agreed():
-    p = torch.nn.Parameter(torch.zeros(2))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1.0))
-
-    def closure():
-        loss = (p * float(hvd.rank())).sum()
-        loss.backward()
-        return loss
-
-    assert optimizer.step(closure).item() == 0
-    assert torch.allclose(p.detach(), torch.full((2,), -(hvd.size() - 1) / 2))
-
-
-@ranks(2)
-def test_loading_a_state_forgets_what_was_on_its_way():
-    model = net()
-    optimizer = hvd.DistributedOptimizer(sgd(model))
-    loss_of(model, *data(4)).backward()
-    optimizer.load_state_dict(optimizer.state_dict())
-    optimizer.zero_grad()
-    hvd.barrier()
-
-
-@ranks(2)
-def test_an_optimizer_that_is_dropped_stops_reducing():
-    model = net()
-    optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())
-    del optimizer
-    gc.collect()
-    if hvd.rank() == 0:  # nobody waits for anybody
-        loss_of(model, *data(4)).backward()
-    optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())
-    optimizer.zero_grad()
-    loss_of(model, *data(4)).backward()
-    optimizer.step()
-
-
-@ranks(1)
-def test_one_rank_reduces_only_in_elastic_jobs():
-    model = net()
-    optimizer = hvd.DistributedOptimizer(sgd(model))
-    loss_of(model, *data(4)).backward()
-    optimizer.zero_grad()  # nothing travels
-    os.environ["HOROVOD_ELASTIC"] = "1"
-    try:
-        optimizer = hvd.DistributedOptimizer(sgd(model))
-        loss_of(model, *data(4)).backward()
-        with pytest.raises(AssertionError):
-            optimizer.zero_grad()
-        optimizer.step()
-    finally:
-        del os.environ["HOROVOD_ELASTIC"]
-
-
-@ranks(3, 4)
-def test_a_process_set_agrees_among_itself():
-    pair = hvd.add_process_set([0, 2])
-    p = torch.nn.Parameter(torch.zeros(2))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1.0), process_set=pair)
-    (p * float(hvd.rank())).sum().backward()
-    optimizer.step()
-    assert p.tolist() == [-1.0 if pair.included() else -float(hvd.rank())] * 2
-    hvd.remove_process_set(pair)
-
-
-@ranks(*EVERY)
-def test_adasum_of_equal_steps_is_that_step():
-    model = train_together(3, op=hvd.Adasum) if hvd.size() == 1 else net()
-    if hvd.size() > 1:
-        optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters(), op=hvd.Adasum)
-        for step in range(3):
-            optimizer.zero_grad()
-            loss_of(model, *data(SHARE, seed=step)).backward()
-            optimizer.step()
-    alike(model, train_alone(3, ways=1), atol=1e-5, rtol=1e-4)
-
-
-@ranks(2, 3, 4)
-def test_adasum_adds_steps_that_are_orthogonal():
-    p = torch.nn.Parameter(torch.zeros(hvd.size()))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1.0), op=hvd.Adasum)
-    p[hvd.rank()].backward()
-    optimizer.step()
-    torch.testing.assert_close(p.detach(), -torch.ones(hvd.size()))
-    optimizer.synchronize()
-    with pytest.raises(AssertionError, match="Adasum"):
-        with optimizer.skip_synchronize():
-            pass
-
-
-@ranks(1, 2)
-def test_wrong_arguments_are_value_errors():
-    model = net()
-    first, *rest = model.named_parameters()
-    frozen = torch.nn.Parameter(torch.zeros(1), requires_grad=False)
-    wrong = (
-        dict(named_parameters=[first, *rest, (first[0], torch.nn.Parameter(torch.zeros(1)))]),
-        dict(named_parameters=model.parameters()),
-        dict(named_parameters=[first]),
-        dict(backward_passes_per_step=0),
-        dict(backward_passes_per_step=-1),
-        dict(gradient_predivide_factor=2.0, op=hvd.Sum),
-        dict(gradient_predivide_factor=2.0, op=hvd.Adasum),
-        dict(gradient_predivide_factor=0.0),
-        dict(num_groups=-1),
-        dict(num_groups=1.5),
-        dict(groups="two"),
-        dict(groups=-1),
-        dict(groups=list(model.parameters())),
-        dict(groups=[["weight"]]),
-        dict(groups=[[first[1]], [first[1]]]),
-    )
-    for options in wrong:
-        with pytest.raises(ValueError):
-            hvd.DistributedOptimizer(sgd(model), **options)
-    optimizer = hvd.DistributedOptimizer(sgd(model), groups=[[frozen], list(model.parameters())])
-    loss_of(model, *data(4)).backward()
-    optimizer.step()

@@ -1,4 +1,4 @@
-"""The package as people meet it: names, help, the torch it was built against, the wheel."""
+"""The package as users see it: names, help, the torch it was built against, the wheel."""
 import inspect
 import os
 import pathlib
@@ -10,7 +10,7 @@ import torch
 
 import cohort
 import cohort.torch as hvd
-from launch import BUILD, environment
+from launch import BUILD, environment, stretched
 
 NAMES = """poll synchronize init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank cross_rank
 mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built ProcessSet
@@ -47,11 +47,11 @@ def test_a_wheel_installs_and_runs(tmp_path):
     source = pathlib.Path(__file__).resolve().parents[2]
     env = {**os.environ, "COHORT_CMAKE_DIR": str(BUILD)}
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", tmp_path, source], check=True, env=env, timeout=1500)
+    subprocess.run([*pip, "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", tmp_path, source], check=True, env=env, timeout=stretched(1500))
     (wheel,) = tmp_path.glob("cohort-*.whl")
-    subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", "--target", tmp_path / "site", wheel], check=True, timeout=300)
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", "--target", tmp_path / "site", wheel], check=True, timeout=stretched(300))
     script = "import torch, cohort.torch as hvd; hvd.init(); print(hvd.allreduce(torch.ones(1), op=hvd.Sum).item(), hvd.__file__)"
     done = subprocess.run([tmp_path / "site/cohort/bin/cohort", "run", "-n", "2", "--", sys.executable, "-c", script], text=True,
-                          capture_output=True, timeout=60, env={**os.environ, "PYTHONPATH": str(tmp_path / "site")})
+                          capture_output=True, timeout=stretched(60), env={**os.environ, "PYTHONPATH": str(tmp_path / "site")})
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("2.0 " + str(tmp_path / "site")) == 2, done.stdout

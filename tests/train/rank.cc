@@ -8,9 +8,9 @@
 #include <span>
 
 #include "cohort/base/error.h"
+#include "cohort/ddp/data_parallel.h"
+#include "cohort/job/job.h"
 #include "cohort/nn/tensor.h"
-#include "cohort/train/job.h"
-#include "cohort/train/loop/data_parallel.h"
 
 namespace {
 
@@ -26,8 +26,8 @@ torch::nn::Sequential make_net() {
 }
 
 void step(torch::nn::Sequential& net, torch::optim::Optimizer& optimizer, int number, int first, int parts, int of) {
-  auto dice = at::detail::createCPUGenerator(static_cast<std::uint64_t>(100 + number));
-  const at::Tensor x = at::randn({of * kRows, 20}, dice, at::kDouble), y = at::randn({of * kRows, 5}, dice, at::kDouble);
+  auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(100 + number));
+  const at::Tensor x = at::randn({of * kRows, 20}, generator, at::kDouble), y = at::randn({of * kRows, 5}, generator, at::kDouble);
   const auto mine = [&](const at::Tensor& t) { return t.slice(0, first * kRows, (first + parts) * kRows); };
   optimizer.zero_grad();
   (net->forward(mine(x)) - mine(y)).square().mean().backward();

@@ -9,9 +9,9 @@
 #include <fstream>
 
 #include "cohort/base/error.h"
-#include "cohort/nn/residency.h"
-#include "cohort/train/job.h"
-#include "cohort/train/loop/sharded.h"
+#include "cohort/ddp/sharded.h"
+#include "cohort/job/job.h"
+#include "cohort/nn/unshard/unsharder.h"
 
 namespace {
 
@@ -34,8 +34,8 @@ void fill(Net& net) {
 }
 
 at::Tensor loss_of(int number, int first, int parts, int of, const std::function<at::Tensor(const at::Tensor&)>& forward) {
-  auto dice = at::detail::createCPUGenerator(static_cast<std::uint64_t>(100 + number));
-  const at::Tensor x = at::randn({of * kRows, 64}, dice), y = at::randn({of * kRows, 256}, dice);
+  auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(100 + number));
+  const at::Tensor x = at::randn({of * kRows, 64}, generator), y = at::randn({of * kRows, 256}, generator);
   const auto mine = [&](const at::Tensor& t) { return t.slice(0, first * kRows, (first + parts) * kRows); };
   return (forward(mine(x)) - mine(y)).square().mean();
 }
@@ -82,8 +82,8 @@ int main(int argc, char** argv) try {
   cohort::Sharded zero(job, net, options);
   // Not Adam: it makes whole steps of gradients that are zero but for rounding.
   torch::optim::SGD reference(whole.parameters(), torch::optim::SGDOptions(0.5).momentum(0.9));
-  const auto moved = [&](cohort::collective::Verb verb) { return static_cast<double>(job.comm().moved(verb).elements); };
-  const double before = moved(cohort::collective::Verb::reduce_scatter) + moved(cohort::collective::Verb::all_gather);
+  const auto moved = [&](cohort::collective::Collective verb) { return static_cast<double>(job.comm().moved(verb).elements); };
+  const double before = moved(cohort::collective::Collective::reduce_scatter) + moved(cohort::collective::Collective::all_gather);
   job.comm().barrier();
   const double sent = sent_over_loopback();
   job.comm().barrier();
@@ -94,7 +94,7 @@ int main(int argc, char** argv) try {
     loss_of(number, 0, job.size(), job.size(), [&](const at::Tensor& x) { return whole.forward(x); }).backward();
     reference.step();
   }
-  double mine = moved(cohort::collective::Verb::reduce_scatter) + moved(cohort::collective::Verb::all_gather) - before;
+  double mine = moved(cohort::collective::Collective::reduce_scatter) + moved(cohort::collective::Collective::all_gather) - before;
   job.comm().all_reduce(cohort::collective::piece(std::span(&mine, 1)), cohort::collective::Op::average);
   const double law = (stage == 3 ? 3 : 2) * psi * (job.size() - 1) / job.size() * kSteps;
   need(mine == law, "the ranks did not move what ZeRO says");

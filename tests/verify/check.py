@@ -9,7 +9,7 @@ import sys
 COHORT = os.path.join(os.path.abspath(sys.argv[1]), "cohort")
 LIMIT = 90  # seconds for one command on a busy machine
 SETTINGS = {"model": "mlp(in=784, hidden=32x32, out=10)", "data.train": "synthetic(samples=600)", "data.test": "", "data.batch": 8,
-            "optim.rule": "sgd(lr=0.05, momentum=0.9, weight_decay=1e-3)"}
+            "optimizer": "sgd(lr=0.05, momentum=0.9, weight_decay=1e-3)"}
 WHAT = ["start", "loss", "gradient", "norm", "update"]
 
 
@@ -48,7 +48,7 @@ def float64():
     model = {"model": "asl_cnn(size=12, classes=10)", "data__train": "synthetic(shape=1x12x12, samples=600)"}
     found = lines(verify("--ranks", "2", "--float64", "--json", **model))
     assert all(line["within"] and line["tolerance"] == 1e-12 for line in found), found
-    verify("--ranks", "2", "--float64", "--tolerance", "1e-10", optim__rule="adam(lr=1e-3)", **model)
+    verify("--ranks", "2", "--float64", "--tolerance", "1e-10", optimizer="adam(lr=1e-3)", **model)
 
 
 def finds():
@@ -56,7 +56,7 @@ def finds():
     difference is named with index, both values and ulps, and the exit status is 1."""
     seed = lines(verify("--ranks", "2", "--json", "--change", "seed=2", status=1))
     assert not seed[0]["within"] and seed[0]["first"]["tensor"] and seed[0]["first"]["reference"] != seed[0]["first"]["value"], seed
-    rate = lines(verify("--ranks", "2", "--json", "--change", "optim.rule=sgd(lr=0.0501, momentum=0.9, weight_decay=1e-3)", status=1))
+    rate = lines(verify("--ranks", "2", "--json", "--change", "optimizer=sgd(lr=0.0501, momentum=0.9, weight_decay=1e-3)", status=1))
     assert [line["within"] for line in rate] == [True, True, True, True, False], rate
     first = rate[4]["first"]
     assert first["value"] != first["reference"] and first["ulps"] > 0 and len(first["index"]) in (1, 2), first
@@ -64,7 +64,7 @@ def finds():
     sums = verify("--ranks", "2", "--change", "data.batch=4", status=1)
     assert re.search(r"first difference of gradient: \S+\[\d+(, \d+)?\]: \S+ with one rank, \S+ here, \S+ apart \(\d+ ulps\)", sums.stdout), sums.stdout
     assert "DIFFERS" in sums.stdout
-    loose = lines(verify("--ranks", "1", "--json", "--tolerance", "0.01", "--change", "optim.rule=sgd(lr=0.0501, momentum=0.9, weight_decay=1e-3)"))
+    loose = lines(verify("--ranks", "1", "--json", "--tolerance", "0.01", "--change", "optimizer=sgd(lr=0.0501, momentum=0.9, weight_decay=1e-3)"))
     assert loose[4]["within"] and loose[4]["bit_equal"] < loose[4]["tensors"], loose
 
 

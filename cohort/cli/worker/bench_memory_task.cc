@@ -8,24 +8,25 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
 #include "cohort/base/file.h"
 #include "cohort/base/ledger.h"
 #include "cohort/base/spec.h"
 #include "cohort/base/text.h"
-#include "cohort/cli/worker/resident.h"
+#include "cohort/cli/worker/pss.h"
 #include "cohort/cli/worker/tasks.h"
+#include "cohort/job/job.h"
 #include "cohort/nn/zoo.h"
 #include "cohort/optim/optimizer.h"
 #include "cohort/plan/choices.h"
-#include "cohort/train/forecast/walk.h"
-#include "cohort/train/job.h"
-#include "cohort/train/loop/learner.h"
+#include "cohort/plan/forecast/profile_model.h"
+#include "cohort/train/loop/train_loop.h"
 
 namespace cohort::cli::worker {
 namespace {
 
-struct MemoryWanted {
+struct MemoryTaskOptions {
   std::string model, rule, out;
   int stage = 0, steps = 3, batch = 1;
 };
@@ -40,7 +41,7 @@ std::string shallow(const std::string& model) {
   return spec.to_string();
 }
 
-TrainConfig config_of(const MemoryWanted& w, const std::string& model, const nn::Input& input) {
+TrainConfig config_of(const MemoryTaskOptions& w, const std::string& model, const nn::Input& input) {
   TrainConfig config;
   config.model = model;
   if (!input.tokens()) throw_failure(Kind::usage, "model '{}' reads pictures: memory is measured with a model that reads tokens", model);
@@ -49,9 +50,9 @@ TrainConfig config_of(const MemoryWanted& w, const std::string& model, const nn:
   config.data.test.clear();
   config.data.transforms.clear();
   config.data.batch = w.batch;
-  config.optim.rule = w.rule;
+  config.optimizer = w.rule;
   config.optim.schedule = "constant";
-  config.engine.strategy = w.stage == 0 ? "all_reduce(op=sum)" : fmt::format("zero(stage={}, op=sum)", w.stage);
+  config.sync = w.stage == 0 ? "all_reduce(op=sum)" : fmt::format("zero(stage={}, op=sum)", w.stage);
   return config;
 }
 
@@ -59,28 +60,28 @@ TrainConfig config_of(const MemoryWanted& w, const std::string& model, const nn:
 double settled_pss(const Job& job) {
   malloc_trim(0);
   job.comm().barrier({.name = "memory is settled"});
-  const double bytes = resident_bytes();
+  const double bytes = pss_bytes();
   job.comm().barrier({.name = "memory is read"});
   return bytes;
 }
 
 // fp32: 4 bytes a parameter, a gradient and each state of the rule, shared out by the stage; and what is on its way.
-std::array<double, kMemoryClasses> formulas(const MemoryWanted& w, Learner& learner, int ranks) {
-  const double states = static_cast<double>(learner.engine().rule()->state_names().size());
-  plan::Traffic traffic{.lanes = learner.engine().lanes().lanes};
-  for (const auto& bucket : learner.engine().buckets())
+std::array<double, kMemoryClasses> formulas(const MemoryTaskOptions& w, train::TrainLoop& loop, int ranks) {
+  const double states = static_cast<double>(loop.engine().rule()->state_names().size());
+  plan::Traffic traffic{.lanes = loop.engine().lanes().lanes};
+  for (const auto& bucket : loop.engine().buckets())
     traffic.largest_bucket = std::max<double>(traffic.largest_bucket, static_cast<double>(bucket->bytes()));
-  for (const auto& block : learner.model().blocks()) {
+  for (const auto& block : loop.model().blocks()) {
     double bytes = 0;
-    for (const auto& [name, p] : learner.model().named_parameters(block)) bytes += static_cast<double>(p.numel()) * sizeof(float);
+    for (const auto& [name, p] : loop.model().named_parameters(block)) bytes += static_cast<double>(p.numel()) * sizeof(float);
     traffic.largest_block = std::max(traffic.largest_block, bytes);
   }
-  const plan::Recipe recipe{.name = "fp32", .parameter = 4, .gradient = 4, .optimizer = 4 * states};
-  const auto elements = static_cast<double>(learner.model().parameter_count());
+  const plan::StateSizes recipe{.name = "fp32", .parameter = 4, .gradient = 4, .optimizer = 4 * states};
+  const auto elements = static_cast<double>(loop.model().parameter_count());
   return plan::held_bytes(recipe, w.stage, ranks, elements, traffic);
 }
 
-std::string lines(const Job& job, const MemoryWanted& w, const std::array<double, kMemoryClasses>& formula, double sum) {
+std::string lines(const Job& job, const MemoryTaskOptions& w, const std::array<double, kMemoryClasses>& formula, double sum) {
   std::string text;
   double whole = 0;
   const auto line = [&](std::string_view what, double expected, double measured) {
@@ -109,23 +110,23 @@ void warm_up(const std::string& model_spec, std::int64_t batch) {
   model.forward(model.example(batch)).sum().backward();
 }
 
-int measure(const MemoryWanted& w) {
+int measure(const MemoryTaskOptions& w) {
   at::set_num_threads(1);
   const Job job = init();
-  forecast::Kernels kernels(forecast::Device{1, 1});
-  const nn::Input input = forecast::input_of(w.model, kernels);
-  Whereabouts where;
+  plan::forecast::KernelTimings kernels(plan::forecast::Device{1, 1});
+  const nn::Input input = plan::forecast::input_of(w.model, kernels);
+  train::RankStatus status;
   const auto trained = [&](const std::string& model) {
-    auto learner = std::make_unique<Learner>(job.comm(), config_of(w, model, input), 1, job.local_size(), where);
-    for (int i = 0; i < w.steps; ++i) learner->train_step();
-    return learner;
+    auto loop = std::make_unique<train::TrainLoop>(job.comm(), config_of(w, model, input), 1, job.local_size(), status);
+    for (int i = 0; i < w.steps; ++i) loop->train_step();
+    return loop;
   };
   warm_up(shallow(w.model), w.batch);
   const double before = settled_pss(job);
   Ledger::process().restart_peaks();
-  const auto learner = trained(w.model);
+  const auto loop = trained(w.model);
   const double held = settled_pss(job) - before;
-  const std::string text = lines(job, w, formulas(w, *learner, job.size()), held);
+  const std::string text = lines(job, w, formulas(w, *loop, job.size()), held);
   if (job.rank().value != 0) return 0;
   if (w.out.empty()) return fmt::print("{}", text), 0;
   std::ofstream out(w.out, std::ios::binary);  // it may be a descriptor of the launcher's
@@ -136,22 +137,16 @@ int measure(const MemoryWanted& w) {
 }
 
 int bench_memory_main(int argc, char** argv) {
-  MemoryWanted w;
+  MemoryTaskOptions w;
   CLI::App app{"one rank of `cohort bench memory`", "cohort-worker bench-memory"};
   app.option_defaults()->always_capture_default();
   app.add_option("--model", w.model, "a spec of the zoo that reads tokens")->required();
-  app.add_option("--rule", w.rule, "update rule")->required();
+  app.add_option("--optimizer", w.rule, "optimizer")->required();
   app.add_option("--stage", w.stage, "of ZeRO; 0: all_reduce");
   app.add_option("--batch", w.batch, "samples of one rank and step");
   app.add_option("--steps", w.steps, "before anything is measured");
   app.add_option("--out", w.out, "rank 0 writes its lines there; empty: stdout");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return fmt::print("{}", app.help()), 0;
-  } catch (const CLI::ParseError& error) {
-    throw_failure(Kind::usage, "{}", error.what());
-  }
+  if (!parse_command_line(app, argc, argv)) return 0;
   return measure(w);
 }
 

@@ -10,18 +10,18 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/heap.h"
-#include "cohort/cli/worker/resident.h"
+#include "cohort/cli/worker/pss.h"
 #include "cohort/data/loader.h"
 #include "cohort/engine/engine.h"
 #include "cohort/nn/batch.h"
 #include "cohort/nn/loss.h"
 #include "cohort/nn/zoo.h"
-#include "cohort/train/loop/recomputing.h"
+#include "cohort/train/loop/recompute_plan.h"
 
 namespace cohort::cli::worker {
 namespace {
 
-constexpr auto kPatience = 120s;  // for one batch
+constexpr auto kBatchTimeout = 120s;  // for one batch
 
 struct Sums {
   double loss = 0, labels = 0;
@@ -31,19 +31,19 @@ struct Shares {
   double comm = 0, wait = 0;  // seconds of the window
 };
 
-// A step of one contestant: what it lost in this rank's samples, and what it waited for.
+// A step of one implementation: what it lost in this rank's samples, and what it waited for.
 class Stepper {
  public:
   virtual ~Stepper() = default;
   virtual Sums step(const data::Batch& batch, std::int64_t number) = 0;
   Shares spent;
-  double computed = 0;    // seconds of the last step, to the end of backward
-  bool looking = true;    // at memory, after every forward and backward: takes milliseconds
-  double most_bytes = 0;  // resident, that was seen
+  double computed = 0;          // seconds of the last step, to the end of backward
+  bool measures_memory = true;  // after every forward and backward: takes milliseconds
+  double peak_bytes = 0;        // of the Pss
 
  protected:
-  void look() {
-    if (looking) most_bytes = std::max(most_bytes, resident_bytes());
+  void note_memory() {
+    if (measures_memory) peak_bytes = std::max(peak_bytes, pss_bytes());
   }
 };
 
@@ -54,9 +54,9 @@ class CohortStepper final : public Stepper {
         lr_(run.lr),
         again_(recomputed(job, model, run)),
         engine_(job.comm(), parameters(model),
-                {.strategy = run.strategy, .early_update = run.early_update, .norms = run.contestant == "norms"},
+                {.strategy = run.strategy, .early_update = run.early_update, .norms = run.implementation == "norms"},
                 optim::make(fmt::format("{}(lr={})", run.rule, run.lr)), job.suggested_threads() * job.local_size(), job.local_size()) {
-    model.around(engine_.shards_parameters() ? engine_.around(again_) : again_);
+    model.wrap_blocks(engine_.shards_parameters() ? engine_.block_wrapper(again_) : again_);
   }
 
   Sums step(const data::Batch& batch, std::int64_t number) override {
@@ -64,17 +64,17 @@ class CohortStepper final : public Stepper {
     const nn::Tensors t = nn::tensors(batch);
     engine_.begin({.step = number, .lr = lr_});
     const nn::Loss loss = nn::loss_of(model_.forward(t.inputs), t.labels);
-    look();
+    note_memory();
     const auto labels = static_cast<double>(loss.count);
     const double ranks = engine_.averages() ? 1 : static_cast<double>(batch.global_count) / static_cast<double>(batch.count);
     loss.value.backward(weight_.fill_(1 / (ranks * labels)));  // the gradient of the mean over all ranks
-    look();
+    note_memory();
     const double sum = loss.value.item<double>();
     computed = Seconds(Clock::now() - began).count();
     const engine::Verdict verdict = engine_.finish();
     if (!verdict.committed) throw_failure(Kind::corrupt, "step {}: a gradient is not finite; try a smaller --lr", number);
     spent.wait += verdict.seconds.wait;
-    spent.comm += verdict.seconds.agree - verdict.seconds.wait;
+    spent.comm += verdict.seconds.reduce - verdict.seconds.wait;
     return {sum, labels};
   }
 
@@ -82,25 +82,25 @@ class CohortStepper final : public Stepper {
   static std::vector<engine::Parameter> parameters(const nn::Model& model) {
     std::vector<engine::Parameter> all;
     for (const auto& [name, tensor] : model.named_parameters()) all.push_back({.name = name, .tensor = tensor});
-    engine::share_out(model, all);
+    engine::assign_units(model, all);
     return all;
   }
 
-  static nn::Around recomputed(const Job& job, const nn::Model& model, const StepRun& run) {
+  static nn::BlockWrapper recomputed(const Job& job, const nn::Model& model, const StepRun& run) {
     TrainConfig config;
     config.recompute = run.recompute;
     config.data.batch = static_cast<int>(run.batch);
-    return plan_recomputing(job.comm(), config, model).around;
+    return train::plan_recompute(job.comm(), config, model).wrapper;
   }
 
   const nn::Model& model_;
   const double lr_;
-  const nn::Around again_;             // before the engine, which may take parameters away
+  const nn::BlockWrapper again_;       // before the engine, which may take parameters away
   at::Tensor weight_ = at::zeros({});  // what the sum of losses is multiplied with
   engine::Engine engine_;
 };
 
-std::unique_ptr<torch::optim::Optimizer> torchs_own(std::vector<at::Tensor> parameters, const StepRun& run) {
+std::unique_ptr<torch::optim::Optimizer> torch_optimizer(std::vector<at::Tensor> parameters, const StepRun& run) {
   if (run.rule == "adam") return std::make_unique<torch::optim::Adam>(std::move(parameters), torch::optim::AdamOptions(run.lr));
   if (run.rule == "adamw") return std::make_unique<torch::optim::AdamW>(std::move(parameters), torch::optim::AdamWOptions(run.lr));
   return std::make_unique<torch::optim::SGD>(std::move(parameters), run.lr);
@@ -108,26 +108,26 @@ std::unique_ptr<torch::optim::Optimizer> torchs_own(std::vector<at::Tensor> para
 
 class UnsyncedStepper final : public Stepper {
  public:
-  UnsyncedStepper(const nn::Model& model, const StepRun& run) : model_(model), torchs_(torchs_own(model.root().parameters(), run)) {
+  UnsyncedStepper(const nn::Model& model, const StepRun& run) : model_(model), optimizer_(torch_optimizer(model.root().parameters(), run)) {
     keep_freed_memory();  // as the engine does: it is a limit for that
   }
 
   Sums step(const data::Batch& batch, std::int64_t) override {
     const nn::Tensors t = nn::tensors(batch);
-    torchs_->zero_grad();
+    optimizer_->zero_grad();
     const at::Tensor logits = model_.forward(t.inputs);
     const at::Tensor loss = torch::nn::functional::cross_entropy(logits.flatten(0, -2), t.labels.flatten());
-    look();
+    note_memory();
     loss.backward();
-    look();
-    torchs_->step();
+    note_memory();
+    optimizer_->step();
     const auto labels = static_cast<double>(t.labels.numel());
     return {loss.item<double>() * labels, labels};
   }
 
  private:
   const nn::Model& model_;
-  std::unique_ptr<torch::optim::Optimizer> torchs_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 
 // A synthetic set that fits what the model reads and answers.
@@ -158,10 +158,11 @@ std::pair<double, double> curve(const Job& job, const std::vector<Sums>& steps) 
 }
 
 double moved_bytes(const Job& job) {
-  using collective::Verb;
+  using collective::Collective;
   double bytes = 0;
-  for (const Verb verb : {Verb::all_reduce, Verb::reduce_scatter, Verb::all_gather, Verb::broadcast, Verb::all_to_all})
-    bytes += static_cast<double>(job.comm().moved(verb).bytes);
+  for (const Collective which :
+       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast, Collective::all_to_all})
+    bytes += static_cast<double>(job.comm().moved(which).bytes);
   return bytes;
 }
 
@@ -183,13 +184,13 @@ double in_lockstep(const Job& job, std::vector<double> took) {
 std::string run_steps(const Job& job, const StepRun& run) {
   at::set_num_threads(1);
   at::globalContext().setFlushDenormal(true);
-  const double before = resident_bytes();
+  const double before = pss_bytes();
   nn::Model model = nn::make_model(run.model, run.seed);
   model.train();
   const auto loader = open_loader(job, model, run);
   std::unique_ptr<Stepper> stepper;
-  if (run.contestant != "unsynced") stepper = std::make_unique<CohortStepper>(job, model, run);
-  if (run.contestant == "unsynced") stepper = std::make_unique<UnsyncedStepper>(model, run);
+  if (run.implementation != "unsynced") stepper = std::make_unique<CohortStepper>(job, model, run);
+  if (run.implementation == "unsynced") stepper = std::make_unique<UnsyncedStepper>(model, run);
   std::vector<Sums> steps;
   std::vector<double> took, computed;  // seconds of each step in the window
   Clock::time_point start;
@@ -197,19 +198,19 @@ std::string run_steps(const Job& job, const StepRun& run) {
   for (int i = 0; i < run.warm + run.steps; ++i) {
     if (i == run.warm) {
       stepper->spent = {};
-      stepper->looking = false;
+      stepper->measures_memory = false;
       job.comm().barrier();
       moved = moved_bytes(job);
       start = Clock::now();
     }
     const auto began = Clock::now();
-    steps.push_back(stepper->step(loader->next(Deadline::in(kPatience)), i + 1));
+    steps.push_back(stepper->step(loader->next(Deadline::in(kBatchTimeout)), i + 1));
     if (i < run.warm) continue;
     took.push_back(Seconds(Clock::now() - began).count());
     computed.push_back(stepper->computed);
   }
   job.comm().barrier();
-  double times[] = {Seconds(Clock::now() - start).count(), stepper->spent.comm, stepper->spent.wait, stepper->most_bytes - before,
+  double times[] = {Seconds(Clock::now() - start).count(), stepper->spent.comm, stepper->spent.wait, stepper->peak_bytes - before,
                     (moved_bytes(job) - moved) / run.steps};
   job.comm().all_reduce({times, 5, collective::Dtype::f64}, collective::Op::average);
   const auto [first, last] = curve(job, steps);

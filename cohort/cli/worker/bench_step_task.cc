@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
 
+#include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
 #include "cohort/cli/worker/bench_step.h"
 #include "cohort/cli/worker/tasks.h"
@@ -23,29 +24,22 @@ int bench_step_main(int argc, char** argv) {
   StepRun r;
   CLI::App app{"one rank of `cohort bench step`", "cohort-worker bench-step"};
   app.option_defaults()->always_capture_default();
-  app.add_option("--contestant", r.contestant, "cohort, norms or unsynced")->check(CLI::IsMember({"cohort", "norms", "unsynced"}));
+  app.add_option("--implementation", r.implementation, "cohort, norms or unsynced")->check(CLI::IsMember({"cohort", "norms", "unsynced"}));
   app.add_option("--model", r.model, "a spec of the zoo, mlp(in=784)")->required();
-  app.add_option("--data", r.data, "a spec of the data room; empty: synthetic, of the model's shape");
+  app.add_option("--data", r.data, "a data set; empty: synthetic, of the model's shape");
   app.add_option("--batch", r.batch, "samples of one rank and step")->check(CLI::Range(1, 1'000'000));
   app.add_option("--warm", r.warm, "steps before the timed ones")->check(CLI::Range(1, 1'000'000));
   app.add_option("--steps", r.steps, "timed steps")->check(CLI::Range(1, 100'000'000));
   app.add_option("--tokens", r.tokens, "of a sample of a synthetic set; 0: as many as the model can");
-  app.add_option("--optim", r.rule, "the optimizer's name")->check(CLI::IsMember({"sgd", "adam", "adamw"}));
+  app.add_option("--optimizer", r.rule, "the optimizer's name")->check(CLI::IsMember({"sgd", "adam", "adamw"}));
   app.add_option("--lr", r.lr, "learning rate");
   app.add_option("--seed", r.seed, "of the first weights and the order of samples");
   app.add_option("--loader-threads", r.loader_threads, "threads that make batches ahead")->check(CLI::Range(0, 64));
-  app.add_option("--strategy", r.strategy, "how ranks agree on gradients");
+  app.add_option("--sync", r.strategy, "how ranks reduce gradients");
   app.add_option("--recompute", r.recompute, "which blocks are computed again in backward");
-  app.add_flag("--early-update", r.early_update, "update each bucket as soon as it is agreed upon");
+  app.add_flag("--early-update", r.early_update, "update each bucket as soon as it is reduced");
   app.add_option("--out", r.out, "rank 0 writes its line there; empty: stdout");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw_failure(Kind::usage, "{}; --help lists the options", error.what());
-  }
+  if (!parse_command_line(app, argc, argv)) return 0;
   const Job job = init();
   const std::string line = run_steps(job, r);
   if (!line.empty()) say(line, r.out);

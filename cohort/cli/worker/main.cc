@@ -7,8 +7,8 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
-#include "cohort/cli/cli.h"
 #include "cohort/cli/worker/tasks.h"
+#include "cohort/launch/exit_codes.h"
 
 namespace {
 
@@ -21,7 +21,7 @@ int fail(std::string_view task, const char* what, int status) {
 int help(const std::vector<cohort::cli::worker::Task>& tasks, std::FILE* out) {
   fmt::print(out, "cohort-worker: one rank of something that trains; `cohort` starts it\n\nusage: cohort-worker <task> [options]\n\n");
   for (const auto& task : tasks) fmt::print(out, "  {:<12} {}\n", task.name, task.about);
-  return out == stdout ? 0 : cohort::cli::kExitUsage;
+  return out == stdout ? 0 : cohort::launch::kExitUsage;
 }
 
 }  // namespace
@@ -37,12 +37,12 @@ int main(int argc, char** argv) {
     try {
       return task.run(argc - 1, argv + 1);
     } catch (const Failure& failure) {
-      return fail(word, failure.what(), failure.kind() == Kind::usage ? cli::kExitUsage : cli::kExitFailure);
+      return fail(word, failure.what(), failure.kind() == Kind::usage ? launch::kExitUsage : launch::kExitFailure);
     } catch (const c10::Error& error) {
-      return fail(word, error.what_without_backtrace(), cli::kExitFailure);
+      return fail(word, error.what_without_backtrace(), launch::kExitFailure);
     } catch (const std::exception& other) {
-      return fail(word, other.what(), cli::kExitFailure);
+      return fail(word, other.what(), launch::kExitFailure);
     }
   }
-  return fail(printable(word), "there is no such task; `cohort-worker --help` lists them", cli::kExitUsage);
+  return fail(printable(word), "there is no such task; `cohort-worker --help` lists them", launch::kExitUsage);
 }

@@ -5,16 +5,17 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
-#include "cohort/cli/cli.h"
 #include "cohort/cli/worker/tasks.h"
+#include "cohort/launch/exit_codes.h"
 #include "cohort/train/loop/predictor.h"
 
 namespace cohort::cli::worker {
 namespace {
 
-struct PredictWanted {
+struct PredictTaskOptions {
   std::string path, data;
   std::vector<std::string> files;
   int top = 3;
@@ -22,18 +23,18 @@ struct PredictWanted {
   bool json = false;
 };
 
-void print(const PredictWanted& w, const std::string& file, const std::vector<Guess>& guesses) {
+void print(const PredictTaskOptions& w, const std::string& file, const std::vector<train::Guess>& guesses) {
   if (w.json) {
     nlohmann::ordered_json line{{"file", file}, {"guesses", nlohmann::ordered_json::array()}};
-    for (const Guess& g : guesses) line["guesses"].push_back({{"label", g.label}, {"name", g.name}, {"probability", g.probability}});
+    for (const train::Guess& g : guesses) line["guesses"].push_back({{"label", g.label}, {"name", g.name}, {"probability", g.probability}});
     return fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
   fmt::print("{}:", file);
-  for (const Guess& g : guesses) fmt::print("{} {} {:.1f} %", &g == guesses.data() ? "" : ",", g.name, 100 * g.probability);
+  for (const train::Guess& g : guesses) fmt::print("{} {} {:.1f} %", &g == guesses.data() ? "" : ",", g.name, 100 * g.probability);
   fmt::print("\n");
 }
 
-void print(const PredictWanted& w, const Score& s) {
+void print(const PredictTaskOptions& w, const train::Score& s) {
   if (w.json) {
     const nlohmann::ordered_json line{
         {"data", w.data}, {"accuracy", s.accuracy()}, {"correct", s.correct}, {"samples", s.samples}, {"loss", s.loss}};
@@ -42,8 +43,8 @@ void print(const PredictWanted& w, const Score& s) {
   fmt::print("{}: accuracy {:.2f} % ({} of {}), loss {:.4f}\n", w.data, 100 * s.accuracy(), s.correct, s.samples, s.loss);
 }
 
-int predict(const PredictWanted& w) {
-  const Predictor predictor(w.path);
+int predict(const PredictTaskOptions& w) {
+  const train::Predictor predictor(w.path);
   log_debug("{} of step {}, from {}", predictor.model_spec(), predictor.step(), predictor.checkpoint_path());
   if (!w.data.empty()) print(w, predictor.score(w.data, w.limit));
   int status = 0;
@@ -53,7 +54,7 @@ int predict(const PredictWanted& w) {
     } catch (const Failure& failure) {
       std::fflush(stdout);
       fmt::print(stderr, "cohort predict: {}\n", failure.what());
-      status = kExitFailure;
+      status = launch::kExitFailure;
     }
   }
   std::fflush(stdout);
@@ -61,7 +62,7 @@ int predict(const PredictWanted& w) {
 }
 
 int predict_main(int argc, char** argv) {
-  PredictWanted w;
+  PredictTaskOptions w;
   CLI::App app{"what `cohort predict` runs", "cohort-worker predict"};
   app.add_option("checkpoint", w.path)->required();
   app.add_option("files", w.files);
@@ -69,13 +70,7 @@ int predict_main(int argc, char** argv) {
   app.add_option("--data", w.data);
   app.add_option("--limit", w.limit)->check(CLI::NonNegativeNumber);
   app.add_flag("--json", w.json);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return fmt::print("{}", app.help()), 0;
-  } catch (const CLI::ParseError& error) {
-    throw_failure(Kind::usage, "{}", error.what());
-  }
+  if (!parse_command_line(app, argc, argv)) return 0;
   return predict(w);
 }
 

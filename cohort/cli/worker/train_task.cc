@@ -6,33 +6,34 @@
 #include <cstdlib>
 #include <optional>
 
+#include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
-#include "cohort/cli/cli.h"
-#include "cohort/cli/worker/asked.h"
-#include "cohort/cli/worker/notices.h"
+#include "cohort/cli/worker/preemption.h"
+#include "cohort/cli/worker/sigquit_status.h"
 #include "cohort/cli/worker/tasks.h"
-#include "cohort/collective/calibrated.h"
+#include "cohort/collective/cost/calibration_file.h"
+#include "cohort/job/run_on_all.h"
+#include "cohort/launch/exit_codes.h"
 #include "cohort/train/loop/elastic_trainer.h"
-#include "cohort/train/loop/together.h"
 #include "cohort/train/loop/trainer.h"
 #include "cohort/train/settings.h"
 
 namespace cohort::cli::worker {
 namespace {
 
-int tell_end(const RunSummary& summary) {
+int report_end(const RunSummary& summary) {
   std::fflush(stdout);
   if (!summary.saved) fmt::print(stderr, "cohort train: the run ended, but its last checkpoint could not be written; see above\n");
-  return summary.saved ? 0 : kExitFailure;
+  return summary.saved ? 0 : launch::kExitFailure;
 }
 
 // A worker of a job that others join and leave while it trains.
-int train_elastic(group::SeatOptions seat, const TrainConfig& config) {
-  Whereabouts where;
-  Notices notices(Orphan::ends_soon);  // both before the first thread of the job
-  const Asked asked(where);
-  ElasticSettings settings;
+int train_elastic(elastic::ElasticWorkerOptions elastic_worker, const TrainConfig& config) {
+  train::RankStatus status;
+  PreemptionHandler preemption(OnParentExit::exit_soon);  // both before the first thread of the job
+  const SigquitStatus sigquit_status(status);
+  train::ElasticSettings settings;
   Config(settings.job).read_environment("COHORT_", [](const char* name) -> const char* {
     const char* value = std::getenv(name);
     return value == nullptr || *value == 0 ? nullptr : value;
@@ -41,50 +42,45 @@ int train_elastic(group::SeatOptions seat, const TrainConfig& config) {
   if (settings.job.calibration.empty()) settings.job.calibration = collective::usual_calibration_folder();
   settings.threads = settings.job.threads;
   if (const char* folder = std::getenv("COHORT_HISTORY"); folder != nullptr) settings.history = folder;
-  ElasticTrainer trainer(std::move(seat), config, std::move(settings), where);
-  const Heeding heeding(notices, [&](const std::string& signal) { trainer.leave(signal); });
+  train::ElasticTrainer trainer(std::move(elastic_worker), config, std::move(settings), status);
+  const ScopedPreemptionCallback callback(preemption, [&](const std::string& signal) { trainer.leave(signal); });
   const std::optional<RunSummary> summary = trainer.run();
   if (!summary) return 0;
-  fmt::print("\n{}", summary_text(*summary));
-  return tell_end(*summary);
+  fmt::print("\n{}", train::summary_text(*summary));
+  return report_end(*summary);
 }
 
 int train(const TrainConfig& config) {
-  if (auto seat = ElasticJob::from_environment(group::read_environment())) return train_elastic(*std::move(seat), config);
-  Whereabouts where;
-  Notices notices(Orphan::goes_on);  // both before the first thread of the job
-  const Asked asked(where);
-  where.doing("meeting the other ranks");
+  if (auto elastic_worker = job::ElasticJob::from_environment(group::read_environment()))
+    return train_elastic(*std::move(elastic_worker), config);
+  train::RankStatus status;
+  PreemptionHandler preemption(OnParentExit::ignore);  // both before the first thread of the job
+  const SigquitStatus sigquit_status(status);
+  status.set_phase("in the rendezvous with the other ranks");
   JobOptions options;
-  options.comm = config.comm;
-  options.bits = config.bits;
+  options.backend = config.backend;
+  options.deterministic = config.deterministic;
   Job job = init(options);
   try {
-    Trainer trainer(job, config, &where);
-    const Heeding heeding(notices, [&](const std::string& signal) { trainer.leave(signal); });
+    Trainer trainer(job, config, &status);
+    const ScopedPreemptionCallback callback(preemption, [&](const std::string& signal) { trainer.leave(signal); });
     const RunSummary summary = trainer.run();
-    if (job.rank().value == 0 && !summary.left) fmt::print("\n{}", summary_text(summary));
-    return tell_end(summary);
+    if (job.rank().value == 0 && !summary.left) fmt::print("\n{}", train::summary_text(summary));
+    return report_end(summary);
   } catch (const Failure& failure) {
-    if (told_elsewhere(failure.error(), job.rank())) return kExitUsage;
+    if (job::reported_by_another_rank(failure.error(), job.rank())) return launch::kExitUsage;
     throw;
   }
 }
 
 int train_main(int argc, char** argv) {
-  hold_notices();
-  SettingsSource source;
+  block_preemption_signals();
+  train::SettingsSource source;
   CLI::App app{"one rank of `cohort train`", "cohort-worker train"};
   app.add_option("config", source.file, "YAML file with settings");
   app.add_option("--set", source.sets, "key=value")->expected(1)->take_all();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return fmt::print("{}", app.help()), 0;
-  } catch (const CLI::ParseError& error) {
-    throw_failure(Kind::usage, "{}", error.what());
-  }
-  return train(read_settings(source));
+  if (!parse_command_line(app, argc, argv)) return 0;
+  return train(train::read_settings(source));
 }
 
 }  // namespace

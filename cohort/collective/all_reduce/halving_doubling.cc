@@ -1,10 +1,11 @@
-// Halving-doubling: reduce-scatter by recursive halving with distances 1, 2, 4 .., then all-gather by doubling on the way back.
+// Halving-doubling: reduce-scatter by recursive halving with distances 1, 2, 4 .., then all-gather by recursive doubling.
 // n = 2^a + 2^b + .. (a > b > ..) makes blocks A, B, .. in rank order. Each block reduces among its own ranks; then the last block's sums
 // fold into the block before it, and so on: A + (B + (C ..)), which is the canonical bracket. Results return the same way.
 #include <bit>
 
-#include "cohort/collective/all_reduce.h"
-#include "cohort/collective/plans.h"
+#include "cohort/collective/operations/all_reduce.h"
+#include "cohort/collective/peers/execute_plan.h"
+#include "cohort/collective/plans/all_reduce_plans.h"
 
 namespace cohort::collective {
 namespace {
@@ -20,7 +21,7 @@ std::vector<Block> blocks_of(int ranks) {
   return blocks;
 }
 
-// What place `place` of a block holds after halving over `width` places: bit 0 chose the half, bit 1 the quarter, ..
+// What rank `place` of a block holds after halving over `width` ranks: bit 0 chose the half, bit 1 the quarter, ..
 Range held(std::size_t count, int place, int width) {
   Range range{0, count};
   for (int bit = 1; bit < width; bit *= 2) {
@@ -45,16 +46,16 @@ Plan halving_doubling_plan(int rank, int ranks, std::size_t count) {
     plan.push_back({first + partner, held(count, partner, 2 * bit), first + partner, held(count, place, 2 * bit),
                     place < partner ? Arrival::theirs_right : Arrival::theirs_left});
   }
-  Plan back;  // the way out, written backwards
+  Plan back;  // the all-gather, last step first
   for (int bit = 1; bit < width; bit *= 2) {
     const int partner = place ^ bit;
     back.push_back({first + partner, held(count, place, 2 * bit), first + partner, held(count, partner, 2 * bit), Arrival::copy});
   }
   if (at + 1 < blocks.size()) {  // the smaller block behind us folds into us; it holds larger ranges than we do
     const auto [next, next_width] = blocks[at + 1];
-    const int friendly = next + place % next_width;
-    plan.push_back({-1, {}, friendly, held(count, place, width), Arrival::theirs_right});
-    back.push_back({friendly, held(count, place, width), -1, {}, Arrival::copy});
+    const int partner = next + place % next_width;
+    plan.push_back({-1, {}, partner, held(count, place, width), Arrival::theirs_right});
+    back.push_back({partner, held(count, place, width), -1, {}, Arrival::copy});
   }
   if (at > 0) {  // we fold into the larger block before us: each of its ranks with our low bits takes its part of our range
     const auto [before, before_width] = blocks[at - 1];
@@ -83,14 +84,14 @@ std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
          sums;
 }
 
-void run(Peers& peers, Piece data, const Reduction& how, Opening) {
-  walk(peers, data, how, halving_doubling_plan(peers.rank(), peers.size(), data.count));
+void run(Peers& peers, Piece data, const Reduction& how, StartMode) {
+  execute_plan(peers, data, how, halving_doubling_plan(peers.rank(), peers.size(), data.count));
 }
 
 }  // namespace
 
 extern const AllReduce row_halving_doubling{.name = "halving_doubling",
-                                            .about = "links, halves traded out and back; few bytes in few rounds",
+                                            .about = "links, recursive halving, then doubling; few bytes in few rounds",
                                             .canonical = true,
                                             .cost = cost,
                                             .run = run};

@@ -1,18 +1,18 @@
 // Hierarchical with a ring between hosts: as hierarchical.cc, with one neighbour on each side, for networks that are rings or trees
 // themselves. Not canonical: the order of additions depends on the part.
-#include "cohort/collective/all_reduce.h"
-#include "cohort/collective/layers.h"
-#include "cohort/collective/plans.h"
+#include "cohort/collective/operations/all_reduce.h"
+#include "cohort/collective/operations/hierarchy.h"
+#include "cohort/collective/plans/all_reduce_plans.h"
 
 namespace cohort::collective {
 namespace {
 
 std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
   if (!shape.mixed()) return std::nullopt;
-  return layers_cost(shape, k, 2.0 * (shape.hosts - 1));
+  return hierarchy_cost(shape, k, 2.0 * (shape.hosts - 1));
 }
 
-void run(Peers& peers, Piece data, const Reduction& how, Opening) { reduce_in_layers(peers, data, how, ring_plan); }
+void run(Peers& peers, Piece data, const Reduction& how, StartMode) { reduce_hierarchically(peers, data, how, ring_plan); }
 
 }  // namespace
 

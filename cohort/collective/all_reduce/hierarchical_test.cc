@@ -1,4 +1,4 @@
-#include "cohort/collective/all_reduce/layers_claims.h"
+#include "cohort/collective/all_reduce/hierarchy_claims.h"
 
 namespace cohort::collective {
 
@@ -7,7 +7,7 @@ TEST(Hierarchical, SumsExactlyOnUnevenHosts) {
     expect_exact_sums(hosts, 700'003, "hierarchical");
 }
 
-// More than are under way at once, so that every place in memory and every lane is used again.
+// More than are in flight at once, so that every buffer and every flow is used again.
 TEST(Hierarchical, SumsExactlyInManyChunks) { expect_exact_sums({0, 0, 1, 1}, 5'500'003, "hierarchical"); }
 
 }  // namespace cohort::collective

@@ -1,8 +1,9 @@
-// Recursive doubling: in round k, blocks of 2^k ranks trade their sums with the block beside them. Fewest rounds, for small data.
+// Recursive doubling: in round k, blocks of 2^k ranks exchange their sums with the block beside them. Fewest rounds, for small data.
 #include <algorithm>
 
-#include "cohort/collective/all_reduce.h"
-#include "cohort/collective/plans.h"
+#include "cohort/collective/operations/all_reduce.h"
+#include "cohort/collective/peers/execute_plan.h"
+#include "cohort/collective/plans/all_reduce_plans.h"
 
 namespace cohort::collective {
 
@@ -36,14 +37,14 @@ std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
          sums;  // every rank of a host sends all
 }
 
-void run(Peers& peers, Piece data, const Reduction& how, Opening) {
-  walk(peers, data, how, recursive_doubling_plan(peers.rank(), peers.size(), data.count));
+void run(Peers& peers, Piece data, const Reduction& how, StartMode) {
+  execute_plan(peers, data, how, recursive_doubling_plan(peers.rank(), peers.size(), data.count));
 }
 
 }  // namespace
 
 extern const AllReduce row_recursive_doubling{.name = "recursive_doubling",
-                                              .about = "links, whole buffers traded in log2(n) rounds; lowest latency",
+                                              .about = "links, whole buffers exchanged in log2(n) rounds; lowest latency",
                                               .canonical = true,
                                               .cost = cost,
                                               .run = run};

@@ -1,6 +1,7 @@
 // Ring: n - 1 steps of reduce-scatter, n - 1 of all-gather, always to the right. Bandwidth-optimal, n-fold latency.
-#include "cohort/collective/all_reduce.h"
-#include "cohort/collective/plans.h"
+#include "cohort/collective/operations/all_reduce.h"
+#include "cohort/collective/peers/execute_plan.h"
+#include "cohort/collective/plans/all_reduce_plans.h"
 
 namespace cohort::collective {
 
@@ -24,13 +25,13 @@ std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
   return link_cost(shape, k, {2 * (n - 1), 2 * moved}) + sums;
 }
 
-void run(Peers& peers, Piece data, const Reduction& how, Opening) {
-  walk(peers, data, how, ring_plan(peers.rank(), peers.size(), data.count));
+void run(Peers& peers, Piece data, const Reduction& how, StartMode) {
+  execute_plan(peers, data, how, ring_plan(peers.rank(), peers.size(), data.count));
 }
 
 }  // namespace
 
 extern const AllReduce row_ring{
-    .name = "ring", .about = "links, to the right all the way round; fewest bytes", .canonical = false, .cost = cost, .run = run};
+    .name = "ring", .about = "links, each rank sends to its right neighbour; fewest bytes", .canonical = false, .cost = cost, .run = run};
 
 }  // namespace cohort::collective

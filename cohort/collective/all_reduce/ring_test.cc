@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cohort/collective/simulate.h"
+#include "cohort/collective/plans/simulate.h"
 
 namespace cohort::collective {
 

@@ -1,15 +1,15 @@
-// Staged shared memory: for buffers anywhere. Per chunk, rank r copies the slices the others reduce onto its stage; everybody reduces its
+// Staged shared memory: for buffers anywhere. Per chunk, rank r copies the slices the others reduce onto its stage; every rank reduces its
 // own slice (own part from the buffer, theirs from the stages) into its buffer and onto its own stage, and copies the other slices out.
 // Bytes per rank and byte of data: about 2 read, 2 written. One synchronisation per chunk, and one.
-// Up to kEagerBytes everybody stages everything and sums everything after a single synchronisation.
-#include "cohort/collective/staged.h"
+// Up to kEagerBytes every rank stages everything and sums everything after a single synchronisation.
+#include "cohort/collective/operations/staged.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "cohort/collective/all_reduce.h"
-#include "cohort/collective/walk.h"
-#include "cohort/net/stream_copy.h"
+#include "cohort/collective/operations/all_reduce.h"
+#include "cohort/collective/plans/plan.h"
+#include "cohort/net/shm/stream_copy.h"
 
 namespace cohort::collective {
 namespace {
@@ -37,26 +37,27 @@ void fill(Peers& peers, const Chunk& chunk, std::byte* stage) {
   for (int r = 0; r < peers.size(); ++r) {
     const Range slice = chunk.slice(r);
     if (r != peers.rank() && slice.size() > 0)
-      peers.courier().put(stage + chunk.offset(slice), static_cast<const std::byte*>(chunk.at(slice).data), chunk.at(slice).bytes());
+      peers.staging_copy().put(stage + chunk.offset(slice), static_cast<const std::byte*>(chunk.at(slice).data), chunk.at(slice).bytes());
   }
 }
 
 void reduce_own(Peers& peers, const Chunk& chunk, const Reduction& how) {
-  const Board& board = *peers.board();
+  const SharedControlBlock& control_block = *peers.control_block();
   const Range slice = chunk.slice(peers.rank());
   std::vector<const void*> sources;
-  for (int r = 0; r < peers.size(); ++r) sources.push_back(r == peers.rank() ? chunk.at(slice).data : board.stage(r) + chunk.offset(slice));
+  for (int r = 0; r < peers.size(); ++r)
+    sources.push_back(r == peers.rank() ? chunk.at(slice).data : control_block.stage(r) + chunk.offset(slice));
   const Piece mine = chunk.at(slice);
   void* const target = mine.data;
   kernels().reduce(how, sources, {&target, 1}, slice.size());
-  peers.courier().put(board.stage(peers.rank()) + chunk.offset(slice), static_cast<const std::byte*>(mine.data), mine.bytes());
+  peers.staging_copy().put(control_block.stage(peers.rank()) + chunk.offset(slice), static_cast<const std::byte*>(mine.data), mine.bytes());
 }
 
 void copy_out(const Peers& peers, const Chunk& chunk) {
   for (int r = 0; r < peers.size(); ++r) {
     const Range slice = chunk.slice(r);
     if (r != peers.rank() && slice.size() > 0)
-      net::fetch_copy(static_cast<std::byte*>(chunk.at(slice).data), peers.board()->stage(r, 1) + chunk.offset(slice),
+      net::fetch_copy(static_cast<std::byte*>(chunk.at(slice).data), peers.control_block()->stage(r, 1) + chunk.offset(slice),
                       chunk.at(slice).bytes());
   }
 }
@@ -70,10 +71,10 @@ std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
   return steps * sync_cost(shape, k) + Seconds{crowding(shape) * written / k.stage_rate};
 }
 
-void run(Peers& peers, Piece data, const Reduction& how, Opening opening) {
-  if (peers.board() == nullptr)
-    throw_failure(Kind::usage, "staged needs ranks that share memory; this job's links are {}", peers.mesh().transport());
-  if (opening != Opening::staged) {
+void run(Peers& peers, Piece data, const Reduction& how, StartMode start_mode) {
+  if (peers.control_block() == nullptr)
+    throw_failure(Kind::usage, "staged needs ranks that share memory; this job's links are {}", peers.links().transport());
+  if (start_mode != StartMode::staged) {
     stage_first(peers, data);
     peers.sync();
   }
@@ -82,7 +83,7 @@ void run(Peers& peers, Piece data, const Reduction& how, Opening opening) {
   for (std::size_t i = 0; i < chunks; ++i) {
     const Chunk chunk = chunk_of(peers, data, i);
     reduce_own(peers, chunk, how);
-    if (i + 1 < chunks) fill(peers, chunk_of(peers, data, i + 1), peers.board()->next_stage());
+    if (i + 1 < chunks) fill(peers, chunk_of(peers, data, i + 1), peers.control_block()->next_stage());
     peers.sync();  // results of i and inputs of i + 1 are there
     copy_out(peers, chunk);
   }
@@ -91,20 +92,20 @@ void run(Peers& peers, Piece data, const Reduction& how, Opening opening) {
 }  // namespace
 
 void stage_first(Peers& peers, Piece data) {
-  Board& board = *peers.board();
-  if (data.bytes() > kEagerBytes) return fill(peers, chunk_of(peers, data, 0), board.next_stage());
-  auto& line = board.next_line();
-  if (data.count > 0) std::memcpy(data.bytes() <= sizeof line.data ? line.data : board.next_stage(), data.data, data.bytes());
+  SharedControlBlock& control_block = *peers.control_block();
+  if (data.bytes() > kEagerBytes) return fill(peers, chunk_of(peers, data, 0), control_block.next_stage());
+  auto& line = control_block.next_line();
+  if (data.count > 0) std::memcpy(data.bytes() <= sizeof line.data ? line.data : control_block.next_stage(), data.data, data.bytes());
 }
 
 void sum_eager(Peers& peers, Piece data, const Reduction& how) {
   constexpr int kFew = 16;  // no allocation on the way of a 4-byte all-reduce
-  const Board& board = *peers.board();
+  const SharedControlBlock& control_block = *peers.control_block();
   std::array<const void*, kFew> few;
   std::vector<const void*> many(static_cast<std::size_t>(peers.size() > kFew ? peers.size() : 0));
   const void** const sources = many.empty() ? few.data() : many.data();
   for (int r = 0; r < peers.size(); ++r) {
-    const void* const theirs = data.bytes() <= sizeof(Board::Line::data) ? board.line(r).data : board.stage(r);
+    const void* const theirs = data.bytes() <= sizeof(SharedControlBlock::Line::data) ? control_block.line(r).data : control_block.stage(r);
     sources[r] = r == peers.rank() ? data.data : theirs;
   }
   void* const target = data.data;

@@ -1,4 +1,4 @@
-#include "cohort/collective/staged.h"
+#include "cohort/collective/operations/staged.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
-// Tree: sums climb a binomial tree to rank 0 in the canonical bracket, the result comes down the same tree.
-#include "cohort/collective/all_reduce.h"
-#include "cohort/collective/plans.h"
+// Tree: reduce up a binomial tree to rank 0 in the canonical bracket, then broadcast down the same tree.
+#include "cohort/collective/operations/all_reduce.h"
+#include "cohort/collective/peers/execute_plan.h"
+#include "cohort/collective/plans/all_reduce_plans.h"
 
 namespace cohort::collective {
 
@@ -30,8 +31,8 @@ std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
   return link_cost(shape, k, {2 * (rounds - far), 2 * (rounds - far) * bytes, 2 * far, 2 * far * bytes}) + sums;
 }
 
-void run(Peers& peers, Piece data, const Reduction& how, Opening) {
-  walk(peers, data, how, tree_plan(peers.rank(), peers.size(), data.count));
+void run(Peers& peers, Piece data, const Reduction& how, StartMode) {
+  execute_plan(peers, data, how, tree_plan(peers.rank(), peers.size(), data.count));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "cohort/collective/simulate.h"
+#include "cohort/collective/plans/simulate.h"
 
 namespace cohort::collective {
 

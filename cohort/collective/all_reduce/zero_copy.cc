@@ -3,8 +3,7 @@
 // must move: 2PN (each buffer read once and written once), shared by all ranks. Synchronisation: one step before, one word after.
 #include <algorithm>
 
-#include "cohort/collective/all_reduce.h"
-#include "cohort/collective/walk.h"
+#include "cohort/collective/operations/all_reduce.h"
 
 namespace cohort::collective {
 namespace {
@@ -24,25 +23,25 @@ std::optional<Seconds> cost(const Shape& shape, const Calibration& k) {
   return 2 * sync_cost(shape, k) + Seconds{2.0 * shape.ranks * static_cast<double>(shape.bytes) / k.update_rate};
 }
 
-void run(Peers& peers, Piece data, const Reduction& how, Opening opening) {
-  if (opening != Opening::in_place)
+void run(Peers& peers, Piece data, const Reduction& how, StartMode start_mode) {
+  if (start_mode != StartMode::in_place)
     throw_failure(Kind::usage, "zero_copy needs every rank's buffer from Communicator::allocate(); use staged, or allocate");
-  Board& board = *peers.board();
+  SharedControlBlock& control_block = *peers.control_block();
   const std::size_t bytes = data.bytes();
   const std::size_t each = block_bytes(bytes, peers.size());
   const int blocks = static_cast<int>((bytes + each - 1) / each);
-  int block = board.claim(blocks);
-  if (block >= 0) {  // only now: while a block is ours nobody can leave and take its memory along
+  int block = control_block.claim(blocks);
+  if (block >= 0) {  // only now: while we hold a block no rank can leave and free its memory
     const auto n = static_cast<std::size_t>(peers.size());
     std::vector<std::byte*> base(n);
     std::vector<const void*> sources(n);
     std::vector<void*> targets(n);
-    for (std::size_t r = 0; r < n; ++r) base[r] = peers.reach(static_cast<int>(r));
-    for (; block >= 0; block = board.claim(blocks)) {
+    for (std::size_t r = 0; r < n; ++r) base[r] = peers.buffer_of(static_cast<int>(r));
+    for (; block >= 0; block = control_block.claim(blocks)) {
       const std::size_t first = static_cast<std::size_t>(block) * each;
       for (std::size_t r = 0; r < n; ++r) sources[r] = targets[r] = base[r] + first;
       kernels().reduce(how, sources, targets, std::min(each, bytes - first) / size_of(data.dtype));
-      board.complete(blocks);
+      control_block.complete(blocks);
     }
   }
   peers.await_work(blocks);

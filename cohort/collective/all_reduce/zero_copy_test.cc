@@ -31,7 +31,7 @@ TEST(ZeroCopy, RefusesBuffersFromElsewhereOnAllRanksAndLeavesTheCommunicatorUsab
   });
 }
 
-TEST(ZeroCopy, ARegionThatWasFreedIsLetGoByThePeers) {
+TEST(ZeroCopy, AFreedRegionIsUnmappedByThePeers) {
   run_ranks(2, [](Communicator& comm) {
     for (int i = 0; i < 20; ++i) {
       const Region region = comm.allocate(1'000'000);

@@ -14,23 +14,13 @@ namespace {
 using Type = SpecParam::Type;
 
 const SpecSchema& schema() {
-  static const SpecSchema one{
-      "csv",
-      "images in a table: a label and pixels 0 to 255 in each line",
-      {{.name = "file", .type = Type::text, .doc = "path, plain or gzip"},
-       {.name = "shape", .type = Type::text, .doc = "channels x height x width", .preset = "1x28x28"},
-       {.name = "label", .type = Type::integer, .doc = "column of the label, from 0", .preset = "0", .low = 0, .high = 1e9},
-       {.name = "header",
-        .type = Type::word,
-        .doc = "whether the first line has names; auto: its label is no number",
-        .preset = "auto",
-        .words = {"auto", "yes", "no"}},
-       {.name = "classes",
-        .type = Type::integer,
-        .doc = "labels are 0 to classes - 1; 0: as the labels say",
-        .preset = "0",
-        .low = 0,
-        .high = 1e9}}};
+  static const SpecSchema one{"csv",
+                              "images in a table: a label and pixels 0 to 255 in each line",
+                              {{.name = "file", .type = Type::text, .doc = "path, plain or gzip"},
+                               {.name = "shape", .type = Type::text, .doc = "channels x height x width", .preset = "1x28x28"},
+                               csv_label_param(),
+                               csv_header_param("whether the first line has names; auto: its label is no number"),
+                               csv_classes_param()}};
   return one;
 }
 

@@ -20,19 +20,10 @@ const SpecSchema& schema() {
       "texts and labels in a table, by bytes",
       {{.name = "file", .type = Type::text, .doc = "path, plain or gzip"},
        {.name = "text", .type = Type::integer, .doc = "column of the text, from 0", .preset = "1", .low = 0, .high = 1e9},
-       {.name = "label", .type = Type::integer, .doc = "column of the label, from 0", .preset = "0", .low = 0, .high = 1e9},
+       csv_label_param(),
        {.name = "context", .type = Type::integer, .doc = "bytes of a text that count", .preset = "128", .low = 1, .high = 1 << 24},
-       {.name = "header",
-        .type = Type::word,
-        .doc = "whether the first line has names; auto: its label is a word and the next one's a number",
-        .preset = "auto",
-        .words = {"auto", "yes", "no"}},
-       {.name = "classes",
-        .type = Type::integer,
-        .doc = "labels are 0 to classes - 1; 0: as the labels say",
-        .preset = "0",
-        .low = 0,
-        .high = 1e9}}};
+       csv_header_param("whether the first line has names; auto: its label is a word and the next one's a number"),
+       csv_classes_param()}};
   return one;
 }
 

@@ -21,7 +21,7 @@ const SpecSchema& schema() {
       "folder",
       "JPEG and PNG pictures, a subfolder for each class, decoded when asked for",
       {{.name = "dir", .type = Type::text, .doc = "folder of the classes' folders"},
-       {.name = "size", .type = Type::text, .doc = "height x width every picture is brought to"},
+       {.name = "size", .type = Type::text, .doc = "height x width every image is resized to"},
        {.name = "channels", .type = Type::integer, .doc = "3: colour, 1: grey", .preset = "3", .low = 1, .high = 3}}};
   return one;
 }

@@ -43,26 +43,26 @@ std::vector<std::uint8_t> mean_image(const std::vector<std::int64_t>& shape, std
     for (std::int64_t y = 0; y < shape[1]; ++y)
       for (std::int64_t x = 0; x < shape[2]; ++x) {
         const auto block = static_cast<std::uint64_t>((c * shape[1] + y / 4) * shape[2] + x / 4);
-        image.push_back(static_cast<std::uint8_t>(64 + Dice(seed, kMeans, static_cast<std::uint64_t>(label) << 40 | block).below(128)));
+        image.push_back(static_cast<std::uint8_t>(64 + Rng(seed, kMeans, static_cast<std::uint64_t>(label) << 40 | block).below(128)));
       }
   return image;
 }
 
-void add_image(std::vector<std::uint8_t>& out, const std::vector<std::uint8_t>& mean, std::int64_t noise, Dice dice) {
+void add_image(std::vector<std::uint8_t>& out, const std::vector<std::uint8_t>& mean, std::int64_t noise, Rng rng) {
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < mean.size(); ++i) {
-    if (i % 8 == 0) bits = dice.next();  // a byte of noise for each pixel
+    if (i % 8 == 0) bits = rng.next();  // a byte of noise for each pixel
     const std::int64_t value = mean[i] + (static_cast<std::int64_t>(bits & 255) * (2 * noise + 1) / 256 - noise);
     out.push_back(static_cast<std::uint8_t>(std::clamp<std::int64_t>(value, 0, 255)));
     bits >>= 8;
   }
 }
 
-void add_tokens(std::vector<std::uint8_t>& out, std::int64_t count, std::uint64_t vocabulary, Dice dice) {
-  std::uint64_t token = dice.below(vocabulary);
+void add_tokens(std::vector<std::uint8_t>& out, std::int64_t count, std::uint64_t vocabulary, Rng rng) {
+  std::uint64_t token = rng.below(vocabulary);
   for (std::int64_t i = 0; i < count; ++i) {
     out.push_back(static_cast<std::uint8_t>(token));
-    token = dice.below(10) == 0 ? dice.below(vocabulary) : (5 * token + 7) % vocabulary;
+    token = rng.below(10) == 0 ? rng.below(vocabulary) : (5 * token + 7) % vocabulary;
   }
 }
 
@@ -84,11 +84,11 @@ std::shared_ptr<const Dataset> open(const SpecValues& v) {
   inputs.reserve(static_cast<std::size_t>(samples * each));
   std::vector<std::int64_t> labels(static_cast<std::size_t>(samples));
   for (std::int64_t i = 0; i < samples; ++i) {
-    const Dice dice(seed, stream, static_cast<std::uint64_t>(i));
+    const Rng rng(seed, stream, static_cast<std::uint64_t>(i));
     const std::int64_t label = tokens ? 0 : i % form.classes;
     labels[static_cast<std::size_t>(i)] = label;
-    if (tokens) add_tokens(inputs, each, static_cast<std::uint64_t>(form.vocabulary), dice);
-    if (!tokens) add_image(inputs, means[static_cast<std::size_t>(label)], v.integer("noise"), dice);
+    if (tokens) add_tokens(inputs, each, static_cast<std::uint64_t>(form.vocabulary), rng);
+    if (!tokens) add_image(inputs, means[static_cast<std::size_t>(label)], v.integer("noise"), rng);
   }
   return std::make_shared<MemoryDataset>(std::move(form), "synthetic", std::move(inputs), std::move(labels));
 }

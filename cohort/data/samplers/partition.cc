@@ -10,8 +10,8 @@ namespace {
 
 std::vector<std::int64_t> order(std::int64_t samples, std::uint64_t seed, std::int64_t epoch) {
   std::vector<std::int64_t> all = counting_order(samples);
-  Dice dice(seed, static_cast<std::uint64_t>(epoch));
-  for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[dice.below(i)]);
+  Rng rng(seed, static_cast<std::uint64_t>(epoch));
+  for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[rng.below(i)]);
   return all;
 }
 

@@ -11,8 +11,8 @@ constexpr std::uint64_t kStream = 1;  // apart from the permutation of the same 
 
 std::vector<std::int64_t> order(std::int64_t samples, std::uint64_t seed, std::int64_t epoch) {
   std::vector<std::int64_t> drawn(static_cast<std::size_t>(samples));
-  Dice dice(seed, static_cast<std::uint64_t>(epoch), kStream);
-  for (std::int64_t& index : drawn) index = static_cast<std::int64_t>(dice.below(static_cast<std::uint64_t>(samples)));
+  Rng rng(seed, static_cast<std::uint64_t>(epoch), kStream);
+  for (std::int64_t& index : drawn) index = static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(samples)));
   return drawn;
 }
 

@@ -21,9 +21,9 @@ class Crop final : public Transform {
  public:
   explicit Crop(std::int64_t pad) : pad_(pad) {}
   std::string text() const override { return fmt::format("crop(pad={})", pad_); }
-  Affine map(Dice& dice) const override {
-    const std::int64_t top = dice.between(0, 2 * pad_);  // the window's corner in the image with its border
-    const std::int64_t left = dice.between(0, 2 * pad_);
+  Affine map(Rng& rng) const override {
+    const std::int64_t top = rng.between(0, 2 * pad_);  // the window's corner in the image with its border
+    const std::int64_t left = rng.between(0, 2 * pad_);
     return {.x = static_cast<float>(left - pad_), .y = static_cast<float>(top - pad_)};
   }
 

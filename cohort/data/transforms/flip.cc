@@ -19,7 +19,7 @@ class Flip final : public Transform {
  public:
   explicit Flip(double chance) : chance_(chance) {}
   std::string text() const override { return fmt::format("flip(chance={})", chance_); }
-  Affine map(Dice& dice) const override { return dice.uniform() < chance_ ? Affine{.xx = -1} : Affine{}; }
+  Affine map(Rng& rng) const override { return rng.uniform() < chance_ ? Affine{.xx = -1} : Affine{}; }
 
  private:
   double chance_;

@@ -48,8 +48,8 @@ TEST(Transforms, WithoutAnyPixelsAreInTheUnitInterval) {
   for (int value = 0; value < 256; ++value) {
     const auto byte = static_cast<std::uint8_t>(value);
     float out = -1;
-    Workbench bench;
-    Transforms().make(&byte, &out, {1, 1, 1}, Dice(0), bench);
+    TransformScratch transform_scratch;
+    Transforms().make(&byte, &out, {1, 1, 1}, Rng(0), transform_scratch);
     EXPECT_TRUE(out >= 0 && out <= 1);
     EXPECT_NEAR(out, value / 255.0, 1e-7);
   }

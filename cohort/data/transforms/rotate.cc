@@ -22,8 +22,8 @@ class Rotate final : public Transform {
  public:
   explicit Rotate(double degrees) : degrees_(degrees) {}
   std::string text() const override { return fmt::format("rotate(degrees={})", degrees_); }
-  Affine map(Dice& dice) const override {
-    const double angle = dice.uniform(-degrees_, degrees_) * 3.14159265358979323846 / 180;
+  Affine map(Rng& rng) const override {
+    const double angle = rng.uniform(-degrees_, degrees_) * 3.14159265358979323846 / 180;
     const auto cosine = static_cast<float>(std::cos(angle)), sine = static_cast<float>(std::sin(angle));
     return {cosine, sine, -sine, cosine};
   }

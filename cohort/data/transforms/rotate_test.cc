@@ -27,12 +27,12 @@ float plain(const std::vector<float>& in, const ImageShape& shape, const Affine&
 }  // namespace
 
 TEST(Warp, EqualsThePlainFormulaForAnyMap) {
-  Dice dice(11);
+  Rng rng(11);
   for (const ImageShape shape : {kTestShape, ImageShape{1, 1, 1}, ImageShape{1, 3, 70}}) {
     std::vector<float> in(static_cast<std::size_t>(shape.elements())), out(in.size());
-    for (float& value : in) value = static_cast<float>(dice.uniform());
+    for (float& value : in) value = static_cast<float>(rng.uniform());
     for (int trial = 0; trial < 20; ++trial) {
-      const auto draw = [&] { return static_cast<float>(dice.uniform(-2, 2)); };
+      const auto draw = [&] { return static_cast<float>(rng.uniform(-2, 2)); };
       const Affine m{draw(), draw(), draw(), draw(), draw(), draw()};
       warp(in.data(), out.data(), shape, m);
       for (std::int64_t c = 0, i = 0; c < shape.channels; ++c)
@@ -40,38 +40,6 @@ TEST(Warp, EqualsThePlainFormulaForAnyMap) {
           for (std::int64_t x = 0; x < shape.width; ++x, ++i)
             ASSERT_NEAR(out[static_cast<std::size_t>(i)], plain(in, shape, m, c, y, x), 1e-4);
     }
-  }
-}
-
-TEST(Warp, SmallImagesComeToTheSameBits) {
-  Dice dice(12);
-  const Scaling scaling{0.013F, -0.4F};
-  for (const ImageShape shape : {ImageShape{1, 28, 28}, ImageShape{1, 29, 30}, ImageShape{1, 5, 16}, ImageShape{1, 61, 17},
-                                 ImageShape{1, 61, 30}, ImageShape{1, 1, 1}}) {
-    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(shape.elements()));
-    std::vector<float> in(bytes.size()), any(bytes.size()), small(bytes.size(), -7);
-    for (auto& byte : bytes) byte = static_cast<std::uint8_t>(dice.uniform(0, 256));
-    scale_pixels(bytes.data(), in.data(), shape.plane(), {});
-    for (const float reach : {0.1F, 1.0F, 2.0F, 1e4F, 1e30F})
-      for (int trial = 0; trial < 60; ++trial) {
-        const auto draw = [&] { return static_cast<float>(dice.uniform(-1, 1)) * reach; };
-        const Affine m{draw(), draw(), draw(), draw(), draw(), draw()};
-        warp_any(in.data(), any.data(), shape, m);
-        std::vector<float> scaled(any.size());
-        scale_pixels(any.data(), scaled.data(), shape.plane(), scaling);
-        if (warp_small(bytes.data(), small.data(), static_cast<int>(shape.height), static_cast<int>(shape.width), m, scaling)) {
-          ASSERT_EQ(scaled, small);
-        }
-      }
-  }
-}
-
-TEST(Warp, TheSmallWayLeavesLargeImagesAlone) {
-  for (const auto& [height, width] : {std::pair{2, 31}, std::pair{62, 2}}) {
-    const std::vector<std::uint8_t> in(static_cast<std::size_t>(height * width));
-    std::vector<float> out(in.size(), 5);
-    EXPECT_FALSE(warp_small(in.data(), out.data(), height, width, {}, {}));
-    EXPECT_EQ(out, std::vector<float>(in.size(), 5));
   }
 }
 

@@ -20,9 +20,9 @@ class Shift final : public Transform {
  public:
   explicit Shift(std::int64_t pixels) : pixels_(pixels) {}
   std::string text() const override { return fmt::format("shift(pixels={})", pixels_); }
-  Affine map(Dice& dice) const override {
-    const std::int64_t down = dice.between(-pixels_, pixels_);
-    const std::int64_t right = dice.between(-pixels_, pixels_);
+  Affine map(Rng& rng) const override {
+    const std::int64_t down = rng.between(-pixels_, pixels_);
+    const std::int64_t right = rng.between(-pixels_, pixels_);
     return {.x = static_cast<float>(-right), .y = static_cast<float>(-down)};
   }
 

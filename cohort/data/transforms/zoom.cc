@@ -20,8 +20,8 @@ class Zoom final : public Transform {
  public:
   explicit Zoom(double percent) : percent_(percent) {}
   std::string text() const override { return fmt::format("zoom(percent={})", percent_); }
-  Affine map(Dice& dice) const override {
-    const double factor = 1 + dice.uniform(-percent_, percent_) / 100;
+  Affine map(Rng& rng) const override {
+    const double factor = 1 + rng.uniform(-percent_, percent_) / 100;
     const auto back = static_cast<float>(1 / factor);  // a pixel twice as far out comes from half as far
     return {back, 0, 0, back};
   }

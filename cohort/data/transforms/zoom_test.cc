@@ -29,10 +29,10 @@ TEST(Zoom, ShrinkingLeavesABlackBorder) {
 
 TEST(Zoom, BesideARotationIsOnePassOfBoth) {
   Scratch scratch;
-  Dice dice(5);
-  const auto turn = dice.uniform(-30, 30) * 3.14159265358979323846 / 180;
+  Rng rng(5);
+  const auto turn = rng.uniform(-30, 30) * 3.14159265358979323846 / 180;
   const auto cosine = static_cast<float>(std::cos(turn)), sine = static_cast<float>(std::sin(turn));
-  const auto back = static_cast<float>(1 / (1 + dice.uniform(-20, 20) / 100));
+  const auto back = static_cast<float>(1 / (1 + rng.uniform(-20, 20) / 100));
   std::vector<float> in(static_cast<std::size_t>(kTestShape.elements())), out(in.size());
   scale_pixels(test_set().sample(0, scratch).input, in.data(), kTestShape.elements(), {});
   warp(in.data(), out.data(), kTestShape, {cosine * back, sine * back, -sine * back, cosine * back});

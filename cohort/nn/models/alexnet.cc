@@ -49,7 +49,7 @@ Model build_alexnet(const SpecValues& values) {
   return model;
 }
 
-void init_alexnet(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
+void init_alexnet(torch::nn::Module& root, const SpecValues&, const ParameterRng& rng) { init_default(root, rng); }
 
 }  // namespace
 

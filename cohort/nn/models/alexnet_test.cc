@@ -1,10 +1,10 @@
 #include "cohort/base/failure_of.h"
-#include "cohort/nn/models/claims.h"
+#include "cohort/nn/models/testing.h"
 
 namespace cohort::nn {
 namespace {
 
-// One large model serves all claims: drawing 61 million numbers takes a while.
+// One large model serves all tests: drawing 61 million numbers takes a while.
 TEST(Alexnet, HasThePublishedParametersAndLearns) {
   const Model model = make_model("alexnet(size=64, dropout=0)", kTestSeed);
   EXPECT_EQ(model.parameter_count(), 61'100'840);

@@ -43,7 +43,7 @@ Model build_asl_cnn(const SpecValues& values) {
   return model;
 }
 
-void init_asl_cnn(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
+void init_asl_cnn(torch::nn::Module& root, const SpecValues&, const ParameterRng& rng) { init_default(root, rng); }
 
 }  // namespace
 

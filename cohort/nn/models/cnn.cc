@@ -1,8 +1,8 @@
 // The small convolutional network of MNIST examples: two convolutions 3x3 (32 and 64 filters), each with ReLU and a pool of 2, then 128,
 // then classes.
-#include "cohort/nn/linear.h"
 #include "cohort/nn/models/layers.h"
-#include "cohort/nn/relu_pool.h"
+#include "cohort/nn/ops/linear.h"
+#include "cohort/nn/ops/relu_pool.h"
 #include "cohort/nn/zoo.h"
 
 namespace cohort::nn {
@@ -37,7 +37,7 @@ Model build_cnn(const SpecValues& values) {
   return model;
 }
 
-void init_cnn(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
+void init_cnn(torch::nn::Module& root, const SpecValues&, const ParameterRng& rng) { init_default(root, rng); }
 
 }  // namespace
 

@@ -36,7 +36,9 @@ Model build_gpt(const SpecValues& values) {
   return model;
 }
 
-void init_gpt(torch::nn::Module& root, const SpecValues& values, const Dice& dice) { init_gpt2(root, dice, values.integer("layers")); }
+void init_gpt(torch::nn::Module& root, const SpecValues& values, const ParameterRng& rng) {
+  init_gpt2(root, rng, values.integer("layers"));
+}
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 #include "cohort/base/failure_of.h"
-#include "cohort/nn/models/claims.h"
+#include "cohort/nn/models/testing.h"
 
 namespace cohort::nn {
 namespace {

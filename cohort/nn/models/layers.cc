@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "cohort/base/error.h"
-#include "cohort/nn/linear.h"
+#include "cohort/nn/ops/linear.h"
 #include "cohort/nn/sync_batch_norm.h"
 
 namespace cohort::nn {

@@ -22,7 +22,7 @@ Holder own(torch::nn::Module& owner, const std::string& name, Holder module) {
   return module;
 }
 
-// "batch": SyncBatchNorm (torch's batch norm until it is told a communicator); "group": at most 32 groups; "none": nothing, an empty
+// "batch": SyncBatchNorm (torch's batch norm until it has a communicator); "group": at most 32 groups; "none": nothing, an empty
 // AnyModule.
 torch::nn::AnyModule make_norm(const std::string& word, std::int64_t channels);
 

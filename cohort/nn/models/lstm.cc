@@ -34,7 +34,7 @@ Model build_lstm(const SpecValues& values) {
   return model;
 }
 
-void init_lstm(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
+void init_lstm(torch::nn::Module& root, const SpecValues&, const ParameterRng& rng) { init_default(root, rng); }
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // A multilayer perceptron: flatten, then linear and ReLU for every hidden width, then linear. Images of any shape with `in` values.
 #include "cohort/base/error.h"
-#include "cohort/nn/linear.h"
 #include "cohort/nn/models/layers.h"
+#include "cohort/nn/ops/linear.h"
 #include "cohort/nn/zoo.h"
 
 namespace cohort::nn {
@@ -51,7 +51,7 @@ Model build_mlp(const SpecValues& values) {
   return model;
 }
 
-void init_mlp(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_default(root, dice); }
+void init_mlp(torch::nn::Module& root, const SpecValues&, const ParameterRng& rng) { init_default(root, rng); }
 
 }  // namespace
 

@@ -112,8 +112,8 @@ Model build_resnet(const ResnetShape& shape, const SpecValues& values) {
   return model;
 }
 
-void init_resnet(torch::nn::Module& root, const SpecValues& values, const Dice& dice) {
-  init_he(root, dice);
+void init_resnet(torch::nn::Module& root, const SpecValues& values, const ParameterRng& rng) {
+  init_he(root, rng);
   if (!values.boolean("zero_gamma")) return;
   const at::NoGradGuard no_grad;
   for (const auto& item : root.named_modules("", /*include_self=*/false)) {

@@ -19,6 +19,6 @@ struct ResnetShape {
 
 std::vector<SpecParam> resnet_params();
 Model build_resnet(const ResnetShape& shape, const SpecValues& values);
-void init_resnet(torch::nn::Module& root, const SpecValues& values, const Dice& dice);
+void init_resnet(torch::nn::Module& root, const SpecValues& values, const ParameterRng& rng);
 
 }  // namespace cohort::nn

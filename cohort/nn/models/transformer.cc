@@ -30,8 +30,8 @@ Model build_transformer(const SpecValues& values) {
   return model;
 }
 
-void init_transformer(torch::nn::Module& root, const SpecValues& values, const Dice& dice) {
-  init_gpt2(root, dice, values.integer("layers"));
+void init_transformer(torch::nn::Module& root, const SpecValues& values, const ParameterRng& rng) {
+  init_gpt2(root, rng, values.integer("layers"));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "cohort/nn/models/layers.h"
-#include "cohort/nn/relu_pool.h"
+#include "cohort/nn/ops/relu_pool.h"
 #include "cohort/nn/zoo.h"
 
 namespace cohort::nn {
@@ -56,7 +56,7 @@ Model build_vgg16(const SpecValues& values) {
   return model;
 }
 
-void init_vgg16(torch::nn::Module& root, const SpecValues&, const Dice& dice) { init_he(root, dice, /*linear_deviation=*/0.01); }
+void init_vgg16(torch::nn::Module& root, const SpecValues&, const ParameterRng& rng) { init_he(root, rng, /*linear_deviation=*/0.01); }
 
 }  // namespace
 

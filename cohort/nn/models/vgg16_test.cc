@@ -1,10 +1,10 @@
 #include "cohort/base/failure_of.h"
-#include "cohort/nn/models/claims.h"
+#include "cohort/nn/models/testing.h"
 
 namespace cohort::nn {
 namespace {
 
-// One large model serves all claims: drawing 138 million numbers takes a while.
+// One large model serves all tests: drawing 138 million numbers takes a while.
 TEST(Vgg16, HasThePublishedParametersAndReachesThemAll) {
   const Model model = make_model("vgg16(size=32, dropout=0)", kTestSeed);
   EXPECT_EQ(model.parameter_count(), 138'357'544);

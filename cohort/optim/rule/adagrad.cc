@@ -3,8 +3,8 @@
 // Law: after t equal gradients the step is lr / sqrt(t), whatever their size (s_0 = 0, lr_decay = 0); s never falls.
 #include <cmath>
 
+#include "cohort/optim/elementwise.h"
 #include "cohort/optim/rule.h"
-#include "cohort/optim/sweep.h"
 
 namespace cohort::optim {
 namespace {
@@ -36,7 +36,7 @@ class Adagrad : public Optimizer {
   template <class T>
   void run(const Slice& s, const StepInfo& info) const {
     const double rate = info.lr * s.lr_scale / (1 + static_cast<double>(info.step - 1) * lr_decay_);
-    sweep<T, 1>(Pass<T>{static_cast<T>(rate), static_cast<T>(s.weight_decay), static_cast<T>(eps_)}, s, info);
+    for_each_element<T, 1>(Pass<T>{static_cast<T>(rate), static_cast<T>(s.weight_decay), static_cast<T>(eps_)}, s, info);
   }
   void apply(const Slice& s, const StepInfo& info) const override {
     with_real(s.dtype, [&](auto zero) { run<decltype(zero)>(s, info); });

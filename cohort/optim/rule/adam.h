@@ -4,9 +4,9 @@
 #pragma once
 #include <cmath>
 
-#include "cohort/optim/exact.h"
+#include "cohort/optim/elementwise.h"
+#include "cohort/optim/exact_math.h"
 #include "cohort/optim/rule.h"
-#include "cohort/optim/sweep.h"
 
 namespace cohort::optim {
 
@@ -70,7 +70,7 @@ class AdamRule : public Optimizer {
     const auto t = [](double x) { return static_cast<T>(x); };
     const AdamPass<T, decoupled> pass{{t(b1_), t(1 - b1_), t(b2_), t(1 - b2_), t(root), t(eps_), t(rate)},
                                       t(decoupled ? 1 - lr * s.weight_decay : s.weight_decay)};
-    amsgrad_ ? sweep<T, 3>(pass, s, info) : sweep<T, 2>(pass, s, info);
+    amsgrad_ ? for_each_element<T, 3>(pass, s, info) : for_each_element<T, 2>(pass, s, info);
   }
   void apply(const Slice& s, const StepInfo& info) const override {
     with_real(s.dtype, [&](auto zero) { run<decltype(zero)>(s, info); });

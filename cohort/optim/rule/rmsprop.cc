@@ -6,8 +6,8 @@
 // One difference to torch: a variance s - a^2 that rounding made negative counts as 0, where torch's root gives NaN.
 #include <cmath>
 
+#include "cohort/optim/elementwise.h"
 #include "cohort/optim/rule.h"
-#include "cohort/optim/sweep.h"
 
 namespace cohort::optim {
 namespace {
@@ -65,7 +65,8 @@ class Rmsprop : public Optimizer {
     const auto t = [](double x) { return static_cast<T>(x); };
     const Mean<T> mean{t(info.lr * s.lr_scale), t(s.weight_decay), t(alpha_), t(1 - alpha_), t(eps_), t(momentum_)};
     with_flag(centered_, [&](auto centered) {
-      with_flag(momentum_ > 0, [&](auto buffered) { sweep<T, 1 + centered() + buffered()>(Pass<T, centered()>{mean}, s, info); });
+      with_flag(momentum_ > 0,
+                [&](auto buffered) { for_each_element<T, 1 + centered() + buffered()>(Pass<T, centered()>{mean}, s, info); });
     });
   }
   void apply(const Slice& s, const StepInfo& info) const override {

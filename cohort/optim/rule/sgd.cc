@@ -4,8 +4,8 @@
 //   w <- w - lr b,   or with nesterov   w <- w - lr (g + momentum b);   without momentum   w <- w - lr g
 // Law: on the quadratic w^2 / 2 without momentum, w_t = (1 - lr)^t w_0. On a constant gradient the buffer tends to g / (1 - momentum).
 #include "cohort/base/error.h"
+#include "cohort/optim/elementwise.h"
 #include "cohort/optim/rule.h"
-#include "cohort/optim/sweep.h"
 
 namespace cohort::optim {
 namespace {
@@ -48,10 +48,12 @@ class Sgd : public Optimizer {
   template <class T>
   void run(const Slice& s, const StepInfo& info) const {
     const auto rate = static_cast<T>(info.lr * s.lr_scale), decay = static_cast<T>(s.weight_decay);
-    if (momentum_ == 0) return sweep<T, 0>(Plain<T>{rate, decay}, s, info);
+    if (momentum_ == 0) return for_each_element<T, 0>(Plain<T>{rate, decay}, s, info);
     const auto momentum = static_cast<T>(momentum_), fresh = static_cast<T>(1 - dampening_);
     with_flag(info.step == 1, [&](auto first) {
-      with_flag(nesterov_, [&](auto nesterov) { sweep<T, 1>(Momentum<T, first(), nesterov()>{rate, decay, momentum, fresh}, s, info); });
+      with_flag(nesterov_, [&](auto nesterov) {
+        for_each_element<T, 1>(Momentum<T, first(), nesterov()>{rate, decay, momentum, fresh}, s, info);
+      });
     });
   }
   void apply(const Slice& s, const StepInfo& info) const override {

@@ -1,71 +1,71 @@
-// What those do who leave an elastic job, so that what they learned stays: they hand over, or save.
+// What a worker does that leaves an elastic job, so that its state stays: it transfers its shards, or saves.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "cohort/base/log.h"
-#include "cohort/net/loopback.h"
+#include "cohort/net/transport/loopback.h"
 #include "cohort/train/loop/elastic_session.h"
 
-namespace cohort {
+namespace cohort::train {
 
-// After the last step of an epoch that ends as planned: whoever leaves gives what only he has to one who stays.
-void ElasticTrainer::leave_shards() {
+// After the last step of an epoch that ends as planned: each leaving rank sends the shards that it alone has to one that stays.
+void ElasticTrainer::transfer_before_leaving() {
   if (!sharded_) return;
-  where_.doing("handing over");
-  session_->keeper->finish(&job_->seat().sealed());  // of a save in flight this rank's part is written
+  status_.set_phase("transferring shards");
+  session_->checkpoints->finish(&job_->elastic_worker().sealed());  // of a save in flight this rank's part is written
   auto& comm = *session_->comm;
-  std::int32_t mine = job_->seat().leaving() ? 1 : 0;
+  std::int32_t mine = job_->elastic_worker().leaving() ? 1 : 0;
   std::vector<std::int32_t> leaving(static_cast<std::size_t>(comm.size()));
-  comm.all_gather(collective::piece(std::span(&mine, 1)), collective::piece(std::span(leaving)), {.name = "who leaves"});
+  comm.all_gather(collective::piece(std::span(&mine, 1)), collective::piece(std::span(leaving)), {.name = "which ranks leave"});
   const auto leavers = std::ranges::count(leaving, 1);
   if (leavers == 0) return;
-  if (leavers == comm.size()) return save_together();
-  Shards shards = take_shards(session_->learner->engine());
-  hand_over(comm, shards, *session_->learner, leaving);
-  std::ranges::copy_if(shards, std::back_inserter(received_), [](const Shard& s) { return s.source == ShardSource::handed; });
-  comm.barrier({.name = "all is handed over"});
-  if (mine != 0) job_->seat().entrusted(heir_of(comm.rank(), leaving));
+  if (leavers == comm.size()) return save_before_all_leave();
+  Shards shards = collect_shards(session_->loop->engine());
+  transfer_shards(comm, shards, *session_->loop, leaving);
+  std::ranges::copy_if(shards, std::back_inserter(received_), [](const Shard& s) { return s.source == ShardSource::transferred; });
+  comm.barrier({.name = "all shards are transferred"});
+  if (mine != 0) job_->elastic_worker().state_transferred(successor_of(comm.rank(), leaving));
 }
 
-// Nobody stays, and nobody has all of it. What cannot be saved is lost: there is nobody to wait for.
-void ElasticTrainer::save_together() {
-  Keeper& keeper = *session_->keeper;
-  keeper.save();
-  keeper.finish(&job_->seat().sealed());
-  std::int32_t saved = keeper.saved() ? 1 : 0;
+// No rank stays, and none has all of the state. What cannot be saved is lost.
+void ElasticTrainer::save_before_all_leave() {
+  CheckpointManager& checkpoints = *session_->checkpoints;
+  checkpoints.save();
+  checkpoints.finish(&job_->elastic_worker().sealed());
+  std::int32_t saved = checkpoints.saved() ? 1 : 0;
   session_->comm->all_reduce(collective::piece(std::span(&saved, 1)), collective::Op::min, {.name = "is it saved"});
-  if (saved != 0) session_->chronicle->say(fmt::format("saved update {} in {}", session_->learner->step(), keeper.folder()));
+  if (saved != 0) session_->logger->say(fmt::format("saved update {} in {}", session_->loop->step(), checkpoints.folder()));
   on_disk_ = true;
   lost_ = saved == 0;
-  job_->seat().entrusted(kNoRank);
+  job_->elastic_worker().state_transferred(kNoRank);
 }
 
-// The last one that has the state leaves: a run of one rank that saves and makes no step. Without a coordinator it is one of several, who
+// The last worker with the state leaves: a run of one rank that saves and makes no step. Without a coordinator it is one of several, which
 // have saved together unless their last step failed.
-void ElasticTrainer::save_alone(bool prepared_counts) {
+void ElasticTrainer::save_as_last_worker(bool prepared_counts) {
   if (on_disk_) return;
-  where_.doing("saving what nobody else has");
-  end_step_alone(prepared_counts);
+  status_.set_phase("saving as the last worker");
+  finish_pending_step(prepared_counts);
   session_.reset();
-  std::shared_ptr<net::Mesh> alone = std::move(net::loopback_meshes(1).front());
+  std::shared_ptr<net::PeerLinks> alone = std::move(net::loopback_world(1).front());
   session_ = std::make_unique<Session>();
   session_->comm = collective::open(std::move(alone), {});
-  if (sharded_) renew_model();
-  session_->learner = std::make_unique<Learner>(*session_->comm, config_, 1, 1, where_, materials_);
-  Learner& learner = *session_->learner;
-  lost_ = sharded_ && !has_all(carried_.shards, learner);
+  if (sharded_) rebuild_model();
+  session_->loop = std::make_unique<TrainLoop>(*session_->comm, config_, 1, 1, status_, model_and_data_);
+  TrainLoop& loop = *session_->loop;
+  lost_ = sharded_ && !has_all(elastic_state_.shards, loop);
   if (lost_) return;
-  sharded_ ? void(lay_out(*session_->comm, carried_.shards, learner)) : adopt(carried_);
-  learner.scale().restore(carried_.scale, learner.scale().spec());
-  learner.start_at(carried_.progress.epoch, carried_.progress.taken, carried_.step);
-  Keeper keeper(*session_->comm, learner, resuming(), config_text_, fence_);
-  keeper.save();
-  keeper.finish();
-  lost_ = !keeper.saved();
+  sharded_ ? void(redistribute(*session_->comm, elastic_state_.shards, loop)) : restore_state(elastic_state_);
+  loop.scale().restore(elastic_state_.scale, loop.scale().spec());
+  loop.start_at(elastic_state_.progress.epoch, elastic_state_.progress.taken, elastic_state_.step);
+  CheckpointManager checkpoints(*session_->comm, loop, resuming_config(), config_text_, fence_);
+  checkpoints.save();
+  checkpoints.finish();
+  lost_ = !checkpoints.saved();
   if (lost_) return;
-  job_->seat().entrusted(kNoRank);
-  fmt::print("saved update {} in {}\n", carried_.step, keeper.folder());
+  job_->elastic_worker().state_transferred(kNoRank);
+  fmt::print("saved update {} in {}\n", elastic_state_.step, checkpoints.folder());
 }
 
-}  // namespace cohort
+}  // namespace cohort::train

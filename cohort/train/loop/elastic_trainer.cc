@@ -1,5 +1,5 @@
 // From the first epoch of the job to the last, and from its first step to the last in each: the loop. elastic_entry.cc begins an epoch,
-// elastic_carry.cc has what goes from one to the next, elastic_leave.cc what those do who leave, elastic_history.cc what is written down.
+// elastic_state.cc has what goes from one to the next, elastic_leave.cc what a leaving worker does, elastic_history.cc the history file.
 #include "cohort/train/loop/elastic_trainer.h"
 
 #include <ATen/Parallel.h>
@@ -12,134 +12,136 @@
 #include "cohort/train/loop/elastic_session.h"
 #include "cohort/train/loop/trainer.h"
 
-namespace cohort {
+namespace cohort::train {
 
-using group::HistoryLine;
-using group::Seat;
+using elastic::ElasticWorker;
+using elastic::HistoryLine;
 
-ElasticTrainer::ElasticTrainer(group::SeatOptions seat, TrainConfig config, ElasticSettings settings, Whereabouts& where)
+ElasticTrainer::ElasticTrainer(elastic::ElasticWorkerOptions elastic_worker, TrainConfig config, ElasticSettings settings,
+                               RankStatus& status)
     : config_(std::move(config)),
       config_text_(bare_yaml(config_)),
       settings_(std::move(settings)),
       sharded_(shards_state(config_)),
-      where_(where),
-      materials_([&] {
+      status_(status),
+      model_and_data_([&] {
         check(config_);
         check_elastic(config_);
-        if (sharded_ && !seat.shards)
+        if (sharded_ && !elastic_worker.shards)
           throw_failure(Kind::usage,
-                        "sync {} keeps a part of the state on every worker, and the coordinator of this job was not told so: start it with "
+                        "sync {} shards the state over the workers, and the coordinator of this job does not know that: start it with "
                         "`cohort train --min-n`",
                         config_.sync);
-        where.doing("opening model and data");
+        status.set_phase("opening model and data");
         if (config_.threads == 0) config_.threads = settings_.threads;
         if (config_.threads > 0) at::set_num_threads(config_.threads);
-        return gather_materials(config_);
+        return load_model_and_data(config_);
       }()) {
   if (!settings_.history.empty()) history_.open(fmt::format("{}/{}.jsonl", settings_.history, getpid()), std::ios::app);
-  where_.doing("waiting for the job to begin");
-  job_ = std::make_unique<ElasticJob>(std::move(seat), settings_.job);
+  status_.set_phase("waiting for the job to begin");
+  job_ = std::make_unique<job::ElasticJob>(std::move(elastic_worker), settings_.job);
 }
 
-ElasticTrainer::~ElasticTrainer() { job_->seat().guard({}); }  // it may hold on to the communicator of a session that ends in a failure
+ElasticTrainer::~ElasticTrainer() {
+  job_->elastic_worker().guard({});
+}  // it may refer to the communicator of a session that ends in a failure
 
 std::optional<RunSummary> ElasticTrainer::run() {
   while (true) {
-    const Seat::Next next = job_->seat().next();
-    if (const auto* released = std::get_if<Seat::Released>(&next)) {
-      if (released->save) save_alone(released->finish);
-      if (lost_) throw_failure(Kind::system, "what was learned since the newest checkpoint is lost: nobody could save all of it");
+    const ElasticWorker::Next next = job_->elastic_worker().next();
+    if (const auto* released = std::get_if<ElasticWorker::Released>(&next)) {
+      if (released->save) save_as_last_worker(released->finish);
+      if (lost_) throw_failure(Kind::system, "the updates since the newest checkpoint are lost: no worker had all of the state to save");
       return std::nullopt;
     }
-    if (const auto* over = std::get_if<Seat::Over>(&next)) {
+    if (const auto* over = std::get_if<ElasticWorker::Over>(&next)) {
       if (over->error) throw Failure{*over->error};
       return summary_;
     }
-    train_in(std::get<Seat::Begun>(next));
+    train_in(std::get<ElasticWorker::Begun>(next));
   }
 }
 
-void ElasticTrainer::train_in(const Seat::Begun& epoch) {
+void ElasticTrainer::train_in(const ElasticWorker::Begun& epoch) {
   try {
-    settle(epoch);
+    end_previous_epoch(epoch);
     enter(epoch);
     if (train() == Outcome::finished) return;
-    where_.doing("waiting for the next roster");
-    job_->seat().left(nullptr);
+    status_.set_phase("waiting for the next roster");
+    job_->elastic_worker().left(nullptr);
   } catch (const Failure& failure) {
-    if (!ends_epoch(failure.error())) {
-      if (diverged_ || (session_ && session_->learner && session_->learner->diverged())) job_->seat().condemn(failure.error());
+    if (!job::ends_epoch(failure.error())) {
+      if (diverged_ || (session_ && session_->loop && session_->loop->diverged())) job_->elastic_worker().fail_job(failure.error());
       throw;
     }
     log_debug("epoch {} ended: {}", epoch.roster.epoch.value, failure.what());
-    where_.doing("waiting for the next roster");
-    job_->seat().guard({});
-    if (session_ && session_->own) session_->own->abort(failure.error());
-    job_->seat().left(&failure.error());
+    status_.set_phase("waiting for the next roster");
+    job_->elastic_worker().guard({});
+    if (session_ && session_->comm) session_->comm->abort(failure.error());
+    job_->elastic_worker().left(&failure.error());
   }
 }
 
 ElasticTrainer::Outcome ElasticTrainer::train() {
   Session& s = *session_;
-  Learner& learner = *s.learner;
+  TrainLoop& loop = *s.loop;
   std::int64_t shown = -1;
   while (true) {
-    if (learner.position().epoch > carried_.evaluated) end_epoch_of_data();
-    if (learner.done()) return finish(), Outcome::finished;
-    const auto epoch = learner.position().epoch;
+    if (loop.position().epoch > elastic_state_.evaluated) end_epoch_of_data();
+    if (loop.done()) return finish(), Outcome::finished;
+    const auto epoch = loop.position().epoch;
     if (shown != epoch)
-      s.chronicle->epoch_starts(epoch, std::max<std::int64_t>(config_.epochs, epoch + 1), learner.position().step,
-                                learner.steps_of_epoch(epoch));
+      s.logger->epoch_starts(epoch, std::max<std::int64_t>(config_.epochs, epoch + 1), loop.position().step, loop.steps_of_epoch(epoch));
     shown = epoch;
-    if (step()) return leave_shards(), Outcome::changes;  // all of the roster stop here
-    if (learner.position().epoch == epoch && job_->seat().may_write(s.roster.epoch)) s.keeper->save_if_due(false);
+    if (step()) return transfer_before_leaving(), Outcome::changes;  // all of the roster stop here
+    if (loop.position().epoch == epoch && job_->elastic_worker().may_write(s.roster.epoch)) s.checkpoints->save_if_due(false);
   }
 }
 
 // Whether the roster changes now.
 bool ElasticTrainer::step() {
   Session& s = *session_;
-  Learner& learner = *s.learner;
-  write_down(HistoryLine::Event::start, learner.step() + 1);
-  keep_buffers();
+  TrainLoop& loop = *s.loop;
+  log_history(HistoryLine::Event::start, loop.step() + 1);
+  snapshot_buffers();
   trained_ = true;
   change_ = prepared_ = false;
-  const auto steps = learner.steps_of_epoch(learner.position().epoch), epoch = learner.position().epoch;
-  const StepResult result = learner.train_step();
+  const auto steps = loop.steps_of_epoch(loop.position().epoch), epoch = loop.position().epoch;
+  const StepResult result = loop.train_step();
   buffers_.clear();
-  commit_line();
-  if (settings_.after_step) settings_.after_step(learner, s.comm->rank());
-  learner.compare_replicas_if_due();
-  s.chronicle->step_done(result, learner.step(), learner.position().epoch != epoch ? steps : learner.position().step);
+  commit_history_line();
+  if (settings_.after_step) settings_.after_step(loop, s.comm->rank());
+  loop.compare_replicas_if_due();
+  s.logger->step_done(result, loop.step(), loop.position().epoch != epoch ? steps : loop.position().step);
   return change_;
 }
 
 void ElasticTrainer::end_epoch_of_data() {
   Session& s = *session_;
-  const auto epoch = s.learner->position().epoch;
-  s.chronicle->epoch_ends(s.learner->step());
-  test_ = s.learner->evaluate();
-  s.chronicle->evaluated(test_, s.learner->step(), epoch);
-  s.chronicle->show_values(*s.learner, s.learner->step());
-  s.keeper->save_if_due(true);
-  carried_.evaluated = epoch;
+  const auto epoch = s.loop->position().epoch;
+  s.logger->epoch_ends(s.loop->step());
+  test_ = s.loop->evaluate();
+  s.logger->evaluated(test_, s.loop->step(), epoch);
+  s.logger->show_values(*s.loop, s.loop->step());
+  s.checkpoints->save_if_due(true);
+  elastic_state_.evaluated = epoch;
 }
 
-// Everything that the run leaves is on disk before anybody says that it is over: whoever is lost until then does not take it along.
+// Everything that the run leaves is on disk before any worker reports its end: a worker lost until then loses nothing.
 void ElasticTrainer::finish() {
   Session& s = *session_;
-  std::int64_t known = test_.samples;  // newcomers did not see the last evaluation
+  std::int64_t known = test_.samples;  // new workers did not see the last evaluation
   s.comm->all_reduce(collective::piece(std::span(&known, 1)), collective::Op::min, {.name = "is the evaluation known"});
-  if (known == 0) test_ = s.learner->evaluate();
-  where_.doing("writing the last checkpoint");
-  s.keeper->finish(&job_->seat().sealed());
-  s.keeper->save();
-  s.keeper->finish(&job_->seat().sealed());
-  summary_ = s.chronicle->finish(test_, *s.learner);
-  summary_->saved = s.keeper->saved();
+  if (known == 0) test_ = s.loop->evaluate();
+  status_.set_phase("writing the last checkpoint");
+  s.checkpoints->finish(&job_->elastic_worker().sealed());
+  s.checkpoints->save();
+  s.checkpoints->finish(&job_->elastic_worker().sealed());
+  summary_ = s.logger->finish(test_, *s.loop);
+  summary_->saved = s.checkpoints->saved();
   if (s.comm->rank().value != 0) summary_.reset();
   s.comm->barrier({.name = "the end of training"});
-  job_->seat().ended(s.learner->step());
+  job_->elastic_worker().ended(s.loop->step());
 }
 
-}  // namespace cohort
+}  // namespace cohort::train

@@ -14,9 +14,9 @@
 #include "cohort/nn/batch.h"
 #include "cohort/nn/loss.h"
 #include "cohort/nn/zoo.h"
-#include "cohort/train/loop/keeper.h"
+#include "cohort/train/loop/checkpoint_manager.h"
 
-namespace cohort {
+namespace cohort::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -49,7 +49,7 @@ std::string text_of(const checkpoint::Manifest& m, const std::string& key) {
 data::Form form_of(const checkpoint::Manifest& m) {
   const auto at = m.values.find("data");
   if (at == m.values.end())
-    throw_failure(Kind::usage, "the checkpoint's manifest does not say what its data looked like: it was not written by cohort train");
+    throw_failure(Kind::usage, "the checkpoint's manifest does not describe its data: it was not written by cohort train");
   const auto json = nlohmann::json::parse(at->second);
   data::Form form{.shape = json.at("shape").get<std::vector<std::int64_t>>(), .classes = json.at("classes").get<std::int64_t>()};
   form.names = json.at("names").get<std::vector<std::string>>();
@@ -123,4 +123,4 @@ Score Predictor::score(const std::string& dataset_spec, std::int64_t limit) cons
   return score;
 }
 
-}  // namespace cohort
+}  // namespace cohort::train

@@ -1,4 +1,4 @@
-// A trained model put to use: pictures in, classes and probabilities out. Model, transforms and class names come from the checkpoint.
+// Inference with a trained model: pictures in, classes and probabilities out. Model, transforms and class names come from the checkpoint.
 //   Predictor p("runs/fashion");                    // a run's folder (its newest whole checkpoint), or one checkpoint's
 //   for (const Guess& g : p.classify("boot.png", 3)) fmt::print("{} {:.1f} %\n", g.name, 100 * g.probability);
 // Owner: the caller. Threads: one. Failure: Kind::usage (no checkpoint there), Kind::corrupt (a damaged one, a file that is no picture).
@@ -11,7 +11,7 @@
 #include "cohort/data/transform.h"
 #include "cohort/nn/blocks.h"
 
-namespace cohort {
+namespace cohort::train {
 
 struct Guess {
   std::int64_t label = 0;
@@ -43,4 +43,4 @@ class Predictor {
   nn::Model model_;
 };
 
-}  // namespace cohort
+}  // namespace cohort::train

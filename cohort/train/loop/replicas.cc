@@ -9,17 +9,17 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/trace.h"
-#include "cohort/net/frame.h"
+#include "cohort/net/frame/frame.h"
 
-namespace cohort {
+namespace cohort::train {
 namespace {
 
-// Ranks by what they hold, the most common first.
-std::vector<std::pair<std::uint32_t, std::vector<int>>> camps(std::span<const std::uint32_t> of_tensor) {
+// Ranks by checksum, the most common one first.
+std::vector<std::pair<std::uint32_t, std::vector<int>>> ranks_by_checksum(std::span<const std::uint32_t> of_tensor) {
   std::map<std::uint32_t, std::vector<int>> found;
   for (std::size_t r = 0; r < of_tensor.size(); ++r) found[of_tensor[r]].push_back(static_cast<int>(r));
   std::vector<std::pair<std::uint32_t, std::vector<int>>> sorted(found.begin(), found.end());
-  std::ranges::stable_sort(sorted, std::greater{}, [](const auto& camp) { return camp.second.size(); });
+  std::ranges::stable_sort(sorted, std::greater{}, [](const auto& same) { return same.second.size(); });
   return sorted;
 }
 
@@ -36,7 +36,7 @@ constexpr const char* kAdvice =
 std::vector<std::uint32_t> checksums(const nn::NamedTensors& tensors) {
   std::vector<std::uint32_t> sums;
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor here = tensor.detach().cpu().contiguous();  // the tensor itself where it is so already
+    const at::Tensor here = tensor.detach().cpu().contiguous();  // no copy where it is so already
     sums.push_back(net::crc32c({static_cast<const std::byte*>(here.const_data_ptr()), here.nbytes()}));
   }
   return sums;
@@ -47,17 +47,18 @@ std::optional<std::string> describe_divergence(std::span<const std::string> name
   std::vector<std::uint32_t> one(ranks);
   for (std::size_t t = 0; t < names.size(); ++t) {
     for (std::size_t r = 0; r < ranks; ++r) one[r] = sums[r * names.size() + t];
-    const auto found = camps(one);
+    const auto found = ranks_by_checksum(one);
     if (found.size() < 2) continue;
     std::vector<std::string> all;
     for (const auto& [sum, who] : found) all.push_back(fmt::format("{:08x} on {}", sum, ranks_text(who)));
-    std::vector<int> odd;
-    for (std::size_t c = 1; c < found.size(); ++c) odd.insert(odd.end(), found[c].second.begin(), found[c].second.end());
-    std::ranges::sort(odd);
+    std::vector<int> minority;
+    for (std::size_t c = 1; c < found.size(); ++c) minority.insert(minority.end(), found[c].second.begin(), found[c].second.end());
+    std::ranges::sort(minority);
     const bool majority = 2 * found[0].second.size() > ranks;
     return fmt::format("after update {} {}: '{}' is the first that differs, {}; {}", step,
-                       majority ? fmt::format("{} hold{} other values than the others", ranks_text(odd), odd.size() == 1 ? "s" : "")
-                                : std::string("ranks hold different values, and no majority says whose are right"),
+                       majority
+                           ? fmt::format("{} hold{} other values than the others", ranks_text(minority), minority.size() == 1 ? "s" : "")
+                           : std::string("ranks hold different values, and no majority says whose are right"),
                        names[t], fmt::join(all, ", "), kAdvice);
   }
   return std::nullopt;
@@ -82,4 +83,4 @@ std::optional<std::string> compare_replicas(collective::Communicator& comm, cons
   return describe_divergence(names, sums, step);
 }
 
-}  // namespace cohort
+}  // namespace cohort::train

@@ -1,10 +1,10 @@
-// Replicas: tensors that every rank is to hold with the same bits. A fault of a processor or a memory changes one of them silently, and
-// from then on ranks learn different things, or all of them something wrong. So ranks compare checksums now and then:
+// Replicas: tensors that are replicated on every rank, bit for bit. A fault of a processor or a memory changes one of them silently, and
+// from then on ranks diverge, or all of them learn something wrong. So ranks compare checksums now and then:
 //   1 each takes a checksum (crc32c) of every tensor, and one of all of them; these are gathered, 8 bytes a rank
 //   2 only where they differ are those of every tensor gathered, and every rank finds the same first difference
-// One changed bit of a tensor is always seen; of 2^32 other changes one is not. A rank is named when more than half of the ranks agree
-// against it; else all are, with their checksums.
-// Owner: Learner. Threads: one. Failure: as the communicator's.
+// One changed bit of a tensor is always seen; of 2^32 other changes one is not. A rank is named when more than half of the ranks have
+// the same other checksum; else all are, with their checksums.
+// Owner: TrainLoop. Threads: one. Failure: as the communicator's.
 #pragma once
 #include <optional>
 #include <span>
@@ -14,7 +14,7 @@
 #include "cohort/collective/communicator.h"
 #include "cohort/nn/blocks.h"
 
-namespace cohort {
+namespace cohort::train {
 
 std::vector<std::uint32_t> checksums(const nn::NamedTensors& tensors);
 
@@ -26,7 +26,7 @@ std::optional<std::string> describe_divergence(std::span<const std::string> name
 std::optional<std::string> compare_replicas(collective::Communicator& comm, const nn::NamedTensors& tensors, std::int64_t step,
                                             int holders = -1);
 
-// What a run says where no rank has what another has.
-inline constexpr const char* kNothingToCompare = "check_replicas has nothing to compare: every rank holds parameters of its own";
+// What a run prints where no tensor is replicated.
+inline constexpr const char* kNothingToCompare = "check_replicas has nothing to compare: all parameters are sharded";
 
-}  // namespace cohort
+}  // namespace cohort::train

@@ -6,7 +6,7 @@
 
 #include "cohort/collective/ranks.h"
 
-namespace cohort {
+namespace cohort::train {
 namespace {
 
 using collective::Communicator;
@@ -60,7 +60,7 @@ TEST(Replicas, RanksThatDoNotHoldTheStateYetHaveNoSay) {
     ASSERT_TRUE(text);
     EXPECT_THAT(*text, HasSubstr("after update 7 rank 1 holds other values than the others: 'weight'"));
     EXPECT_THAT(*text, HasSubstr("on ranks 0, 2,"));
-    EXPECT_FALSE(compare_replicas(comm, {{"weight", weight}}, 7, 1)) << "one that has the state is nobody's replica";
+    EXPECT_FALSE(compare_replicas(comm, {{"weight", weight}}, 7, 1)) << "of one rank with the state there is no replica";
   });
 }
 
@@ -69,4 +69,4 @@ TEST(Replicas, ARankAloneHasNothingToCompare) {
 }
 
 }  // namespace
-}  // namespace cohort
+}  // namespace cohort::train

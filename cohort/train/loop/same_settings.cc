@@ -7,9 +7,9 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
-#include "cohort/train/loop/together.h"
+#include "cohort/job/run_on_all.h"
 
-namespace cohort {
+namespace cohort::train {
 namespace {
 
 // "data.batch" -> "32"
@@ -41,17 +41,16 @@ std::string difference_of_settings(const std::string& first, const std::string& 
     for (const auto& [name, unused] : *side)
       if (value(ours, name) != value(theirs, name))
         return fmt::format("{} is {} on rank 0 but {} on rank {}", name, value(ours, name), value(theirs, name), other_rank);
-  return first == other ? ""
-                        : fmt::format("those of rank {} are written in another way than those of rank 0", other_rank);  // items of a list
+  return first == other ? "" : fmt::format("those of rank {} are not written like those of rank 0", other_rank);  // items of a list
 }
 
 void check_same_settings(collective::Communicator& comm, const std::string& yaml) {
-  const auto texts = gather_texts(comm, yaml, "settings");
+  const auto texts = job::gather_texts(comm, yaml, "settings");
   for (std::size_t r = 1; r < texts.size(); ++r) {
     const auto differs = difference_of_settings(texts[0], texts[r], static_cast<int>(r));
     if (!differs.empty())
-      throw_failure(Kind::usage, "the settings differ: {}; give every rank the same file and the same --set words", differs);
+      throw_failure(Kind::usage, "the settings differ: {}; give every rank the same file and the same --set options", differs);
   }
 }
 
-}  // namespace cohort
+}  // namespace cohort::train

@@ -1,4 +1,4 @@
-// Whether all ranks of a run were given the same settings. Ranks of several hosts read a file each, and a batch or a rule that differs
+// Checks that all ranks of a run have the same settings. Ranks of several hosts read a file each, and a batch or an optimizer that differs
 // would not show before the end of the training, if ever. Threads: the communicator's. Failure: Kind::usage, naming the first setting that
 // differs and both sides.
 #pragma once
@@ -6,7 +6,7 @@
 
 #include "cohort/collective/communicator.h"
 
-namespace cohort {
+namespace cohort::train {
 
 // yaml: as Config writes it, two spaces a level. On every rank alike: each of them throws.
 void check_same_settings(collective::Communicator& comm, const std::string& yaml);
@@ -14,4 +14,4 @@ void check_same_settings(collective::Communicator& comm, const std::string& yaml
 // "data.batch is 32 on rank 0 but 64 on rank 1", or nothing where the two are the same.
 std::string difference_of_settings(const std::string& first, const std::string& other, int other_rank);
 
-}  // namespace cohort
+}  // namespace cohort::train

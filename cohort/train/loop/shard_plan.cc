@@ -1,6 +1,6 @@
 #include "cohort/train/loop/shard_plan.h"
 
-namespace cohort {
+namespace cohort::train {
 
 std::vector<ShardPiece> read_pieces(std::span<const std::int64_t> list, int holder) {
   constexpr std::size_t kFields = 4;
@@ -35,7 +35,7 @@ bool covers(std::span<const ShardPiece> taken, std::int64_t elements) {
   return elements == 0 || (!taken.empty() && taken.back().last() >= elements);
 }
 
-Rank heir_of(Rank rank, std::span<const std::int32_t> leaving) {
+Rank successor_of(Rank rank, std::span<const std::int32_t> leaving) {
   const auto n = static_cast<std::int32_t>(leaving.size());
   for (std::int32_t k = 1; k < n; ++k) {
     const std::int32_t next = (rank.value + k) % n;
@@ -44,4 +44,4 @@ Rank heir_of(Rank rank, std::span<const std::int32_t> leaving) {
   return kNoRank;
 }
 
-}  // namespace cohort
+}  // namespace cohort::train

@@ -10,47 +10,47 @@
 
 #include "cohort/nn/tensor.h"
 
-namespace cohort {
+namespace cohort::train {
 namespace {
 
-constexpr std::uint32_t kTag = 0;
+constexpr std::uint32_t kTransferTag = 0;
 
 // Numbers for names, the same on all ranks: every parameter with every state of the rule.
 struct Keys {
-  explicit Keys(Learner& learner) : parameters(learner.model().named_parameters()), states(learner.engine().rule()->state_names()) {
+  explicit Keys(TrainLoop& loop) : parameters(loop.model().named_parameters()), states(loop.engine().rule()->state_names()) {
     states.insert(states.begin(), "");
-    for (std::size_t i = 0; i < parameters.size(); ++i) place[parameters[i].first] = i;
+    for (std::size_t i = 0; i < parameters.size(); ++i) index_of[parameters[i].first] = i;
   }
   std::size_t size() const { return parameters.size() * states.size(); }
   std::int64_t of(const Shard& s) const {
     const auto state = std::ranges::find(states, s.state) - states.begin();
-    return static_cast<std::int64_t>(place.at(s.parameter) * states.size()) + state;
+    return static_cast<std::int64_t>(index_of.at(s.parameter) * states.size()) + state;
   }
   const std::pair<std::string, at::Tensor>& parameter(std::size_t key) const { return parameters[key / states.size()]; }
   const std::string& state(std::size_t key) const { return states[key % states.size()]; }
 
   nn::NamedTensors parameters;
   std::vector<std::string> states;
-  std::map<std::string, std::size_t> place;
+  std::map<std::string, std::size_t> index_of;
 };
 
-std::vector<std::int64_t> listed(const Shards& mine, const Keys& keys) {
+std::vector<std::int64_t> list_pieces(const Shards& mine, const Keys& keys) {
   std::vector<std::int64_t> list;
   for (const Shard& s : mine) list.insert(list.end(), {keys.of(s), s.first, s.values.numel(), static_cast<std::int64_t>(s.source)});
   return list;
 }
 
-// Who has what.
-std::vector<ShardPiece> everyones(collective::Communicator& comm, const Shards& mine, const Keys& keys) {
-  std::vector<std::int64_t> list = listed(mine, keys);
+// The pieces of all ranks.
+std::vector<ShardPiece> gather_pieces(collective::Communicator& comm, const Shards& mine, const Keys& keys) {
+  std::vector<std::int64_t> list = list_pieces(mine, keys);
   const auto ranks = static_cast<std::size_t>(comm.size());
   std::int64_t size = static_cast<std::int64_t>(list.size());
   std::vector<std::int64_t> sizes(ranks);
-  comm.all_gather(collective::piece(std::span(&size, 1)), collective::piece(std::span(sizes)), {.name = "how many pieces"});
+  comm.all_gather(collective::piece(std::span(&size, 1)), collective::piece(std::span(sizes)), {.name = "number of pieces"});
   const std::vector<std::size_t> counts(sizes.begin(), sizes.end());
   std::vector<std::int64_t> all(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
   if (!all.empty())
-    comm.all_gather(collective::piece(std::span(list)), collective::piece(std::span(all)), {.name = "which pieces"}, counts);
+    comm.all_gather(collective::piece(std::span(list)), collective::piece(std::span(all)), {.name = "list of pieces"}, counts);
   std::vector<ShardPiece> pieces;
   for (std::size_t r = 0, at = 0; r < ranks; at += counts[r++])
     std::ranges::copy(read_pieces(std::span(all).subspan(at, counts[r]), static_cast<int>(r)), std::back_inserter(pieces));
@@ -71,51 +71,51 @@ class Values {
 
 }  // namespace
 
-Shards take_shards(const engine::Engine& engine) {
+Shards collect_shards(const engine::Engine& engine) {
   Shards all;
-  ShardSource source = ShardSource::own;
+  ShardSource source = ShardSource::owner;
   const auto visit = [&](const std::string& parameter, const std::string& state, at::IntArrayRef, std::int64_t first, std::int64_t,
                          const at::Tensor& flat) {
     all.push_back({parameter, state, first, flat.detach().clone(), source});
   };
   engine.each_shard(visit);
-  source = ShardSource::kept;
-  engine.each_kept(visit);
+  source = ShardSource::buddy;
+  engine.each_buddy_shard(visit);
   return all;
 }
 
-void hand_over(collective::Communicator& comm, Shards& mine, Learner& learner, std::span<const std::int32_t> leaving) {
-  const Keys keys(learner);
+void transfer_shards(collective::Communicator& comm, Shards& mine, TrainLoop& loop, std::span<const std::int32_t> leaving) {
+  const Keys keys(loop);
   const Rank me = comm.rank();
-  Shards own;
-  std::ranges::copy_if(mine, std::back_inserter(own), [](const Shard& s) { return s.source == ShardSource::own; });
-  const Values values(own, keys);
+  Shards owned;
+  std::ranges::copy_if(mine, std::back_inserter(owned), [](const Shard& s) { return s.source == ShardSource::owner; });
+  const Values values(owned, keys);
   for (Rank from{0}; from.value < comm.size(); ++from.value) {
-    const Rank to = heir_of(from, leaving);
+    const Rank to = successor_of(from, leaving);
     if (leaving[static_cast<std::size_t>(from.value)] == 0 || !to || (me != from && me != to)) continue;
-    std::vector<std::int64_t> list = me == from ? listed(own, keys) : std::vector<std::int64_t>{};
+    std::vector<std::int64_t> list = me == from ? list_pieces(owned, keys) : std::vector<std::int64_t>{};
     std::int64_t size = static_cast<std::int64_t>(list.size());
     const auto pass = [&](collective::Piece data, const char* what) {
       if (data.count == 0) return;
-      me == from ? comm.send(data, to, kTag, {.name = what}) : comm.recv(data, from, kTag, {.name = what});
+      me == from ? comm.send(data, to, kTransferTag, {.name = what}) : comm.recv(data, from, kTransferTag, {.name = what});
     };
-    pass(collective::piece(std::span(&size, 1)), "how many pieces are handed over");
+    pass(collective::piece(std::span(&size, 1)), "number of transferred pieces");
     list.resize(static_cast<std::size_t>(size));
-    pass(collective::piece(std::span(list)), "which pieces are handed over");
+    pass(collective::piece(std::span(list)), "list of transferred pieces");
     for (const ShardPiece& piece : read_pieces(list, from.value)) {
       const auto key = static_cast<std::size_t>(piece.key);
       const auto& [name, parameter] = keys.parameter(key);
       const at::Tensor part = me == from ? values.of(piece) : at::empty({piece.count}, at::TensorOptions().dtype(parameter.scalar_type()));
-      pass(nn::piece(part), "a piece that is handed over");
-      if (me == to) mine.push_back({name, keys.state(key), piece.first, part, ShardSource::handed});
+      pass(nn::piece(part), "transferred piece");
+      if (me == to) mine.push_back({name, keys.state(key), piece.first, part, ShardSource::transferred});
     }
   }
 }
 
-bool has_all(const Shards& mine, Learner& learner) {
-  const Keys keys(learner);
-  const auto pieces = by_key(read_pieces(listed(mine, keys), 0), keys.size());
-  const auto trained = learner.engine().trained();
+bool has_all(const Shards& mine, TrainLoop& loop) {
+  const Keys keys(loop);
+  const auto pieces = by_key(read_pieces(list_pieces(mine, keys), 0), keys.size());
+  const auto trained = loop.engine().trained();
   const std::set<std::string> wanted(trained.begin(), trained.end());
   for (std::size_t key = 0; key < keys.size(); ++key) {
     const auto& [name, parameter] = keys.parameter(key);
@@ -124,42 +124,44 @@ bool has_all(const Shards& mine, Learner& learner) {
   return true;
 }
 
-Origin lay_out(collective::Communicator& comm, const Shards& mine, Learner& learner) {
+ShardOrigins redistribute(collective::Communicator& comm, const Shards& mine, TrainLoop& loop) {
   const at::NoGradGuard no_grad;
-  auto& engine = learner.engine();
-  const Keys keys(learner);
-  struct Place {
+  auto& engine = loop.engine();
+  const Keys keys(loop);
+  struct OwnedRun {
     std::int64_t first;
     at::Tensor flat;
   };
-  std::map<std::int64_t, Place> owned;
+  std::map<std::int64_t, OwnedRun> owned;
   engine.each_shard([&](const std::string& parameter, const std::string& state, at::IntArrayRef, std::int64_t first, std::int64_t,
                         const at::Tensor& flat) {
-    owned.emplace(keys.of({parameter, state, first, flat}), Place{first, flat});
+    owned.emplace(keys.of({parameter, state, first, flat}), OwnedRun{first, flat});
   });
   const Values values(mine, keys);
-  const auto pieces = by_key(everyones(comm, mine, keys), keys.size());
+  const auto pieces = by_key(gather_pieces(comm, mine, keys), keys.size());
   const auto trained = engine.trained();
   const std::set<std::string> wanted(trained.begin(), trained.end());
-  Origin origin;
+  ShardOrigins origins;
   for (std::size_t key = 0; key < keys.size(); ++key) {
     const auto& [name, parameter] = keys.parameter(key);
     if (!wanted.contains(name)) continue;
     const at::Tensor whole = at::empty({parameter.numel()}, at::TensorOptions().dtype(parameter.scalar_type()));
     const auto taken = cover(pieces[key], parameter.numel());
     if (!covers(taken, parameter.numel()))
-      throw_failure(Kind::bug, "nobody has all of {} {}; start the job again, from its newest checkpoint", name, keys.state(key));
+      throw_failure(Kind::bug, "no rank has all of {} {}; start the job again, from its newest checkpoint", name, keys.state(key));
     for (const ShardPiece& piece : taken) {
       const at::Tensor part = whole.narrow(0, piece.first, piece.count);
       if (piece.holder == comm.rank().value) part.copy_(values.of(piece));
       nn::broadcast(comm, part, Rank{piece.holder}, {.name = name});
-      (piece.source == ShardSource::own ? origin.own : piece.source == ShardSource::handed ? origin.handed : origin.kept) += piece.count;
+      (piece.source == ShardSource::owner         ? origins.owner
+       : piece.source == ShardSource::transferred ? origins.transferred
+                                                  : origins.buddy) += piece.count;
     }
     if (const auto at = owned.find(static_cast<std::int64_t>(key)); at != owned.end())
       at->second.flat.copy_(whole.narrow(0, at->second.first, at->second.flat.numel()));
   }
-  engine.adopted();
-  return origin;
+  engine.publish_loaded_state();
+  return origins;
 }
 
-}  // namespace cohort
+}  // namespace cohort::train

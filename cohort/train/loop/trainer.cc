@@ -10,11 +10,11 @@
 
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
+#include "cohort/job/run_on_all.h"
 #include "cohort/train/loop/replicas.h"
 #include "cohort/train/loop/same_settings.h"
-#include "cohort/train/loop/together.h"
 
-namespace cohort {
+namespace cohort::train {
 namespace {
 
 void make_folder(const std::string& path) {
@@ -41,96 +41,97 @@ std::string shared_yaml(TrainConfig config) {
   return bare_yaml(config);
 }
 
-Trainer::Trainer(Job& job, TrainConfig config, Whereabouts* where)
+Trainer::Trainer(Job& job, TrainConfig config, RankStatus* status)
     : Trainer(
           job.comm(),
           [&] {
             if (config.threads == 0) config.threads = job.suggested_threads();
             return std::move(config);
           }(),
-          std::max(1, static_cast<int>(std::thread::hardware_concurrency())), job.local_size(), where) {}
+          std::max(1, static_cast<int>(std::thread::hardware_concurrency())), job.local_size(), status) {}
 
-Trainer::Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, Whereabouts* where)
-    : where_(where != nullptr ? *where : own_where_), watched_(watched(comm, where_)), comm_(*watched_), config_(std::move(config)) {
+Trainer::Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, RankStatus* status)
+    : status_(status != nullptr ? *status : own_status_), comm_(comm), observed_(comm, status_), config_(std::move(config)) {
   check(config_);
   if (config_.threads > 0) at::set_num_threads(config_.threads);
   config_text_ = bare_yaml(config_);
   check_same_settings(comm_, shared_yaml(config_));
-  where_.doing("opening model and data");
-  learner_ = std::make_unique<Learner>(comm_, config_, cores, ranks_here, where_);
-  together(comm_, "folder of the run", [&] {  // only now: settings that cannot be leave nothing behind
+  status_.set_phase("opening model and data");
+  loop_ = std::make_unique<TrainLoop>(comm_, config_, cores, ranks_here, status_);
+  job::run_on_all(comm_, "folder of the run", [&] {  // only now: settings that are refused leave nothing behind
     if (comm_.rank().value != 0) return;
     make_folder(run_folder(config_));
   });
 }
 
 RunSummary Trainer::run() {
-  where_.doing("looking for a checkpoint");
-  Keeper keeper(comm_, *learner_, config_, config_text_);
-  const auto resumed = keeper.restore();
-  together(comm_, "settings of the run", [&] {  // not before: a checkpoint may refuse them, and those it was made with stay
+  status_.set_phase("looking for a checkpoint");
+  CheckpointManager checkpoints(comm_, *loop_, config_, config_text_);
+  const auto resumed = checkpoints.restore();
+  job::run_on_all(comm_, "settings of the run", [&] {  // only now: a checkpoint may refuse them, and those it was made with stay
     if (comm_.rank().value == 0) write_file_atomically(run_folder(config_) + "/config.yaml", config_text_);
   });
-  Chronicle chronicle(comm_, config_, config_text_, *learner_);
-  chronicle.say(fmt::format("{}: {} parameters ({}), {} ranks x {} samples, {} updates", config_.model, learner_->model().parameter_count(),
-                            learner_->groups(), comm_.size(), config_.data.batch * config_.data.accumulate, learner_->total_steps()));
-  chronicle.say(learner_->tuning().empty() ? learner_->engine().lanes().why : learner_->tuning());
-  if (config_.precision != Precision::fp32 || learner_->scale().scales())
-    chronicle.say(fmt::format("computes in {}, loss scale {}", name_of(config_.precision), learner_->scale().spec()));
-  if (!learner_->recomputing().empty()) chronicle.say(learner_->recomputing());
-  if (config_.check_replicas > 0 && comm_.size() > 1 && !learner_->has_replicas()) chronicle.say(kNothingToCompare);
-  if (resumed) chronicle.say(fmt::format("goes on after update {}", *resumed));
-  if (learner_->step() == 0) chronicle.show_images(learner_->some_inputs(config_.observe.images));
+  RunLogger logger(comm_, config_, config_text_, *loop_);
+  logger.say(fmt::format("{}: {} parameters ({}), {} ranks x {} samples, {} updates", config_.model, loop_->model().parameter_count(),
+                         loop_->groups(), comm_.size(), config_.data.batch * config_.data.accumulate, loop_->total_steps()));
+  logger.say(loop_->tuning().empty() ? loop_->engine().lanes().why : loop_->tuning());
+  if (config_.precision != Precision::fp32 || loop_->scale().scales())
+    logger.say(fmt::format("computes in {}, loss scale {}", name_of(config_.precision), loop_->scale().spec()));
+  if (!loop_->recomputing().empty()) logger.say(loop_->recomputing());
+  if (config_.check_replicas > 0 && comm_.size() > 1 && !loop_->has_replicas()) logger.say(kNothingToCompare);
+  if (resumed) logger.say(fmt::format("goes on after update {}", *resumed));
+  if (loop_->step() == 0) logger.show_images(loop_->first_inputs(config_.observe.images));
   Evaluation test;
-  std::optional<Yardstick> yardstick;
-  if (config_.observe.plan) learner_->measure_with(&yardstick.emplace());
+  std::optional<StepProfiler> profiler;
+  if (config_.observe.plan) loop_->profile_with(&profiler.emplace());
   try {
-    while (!learner_->done() && !leaves_) train_epoch(chronicle, keeper, test);
+    while (!loop_->done() && !leaves_) train_epoch(logger, checkpoints, test);
   } catch (const Failure& failure) {
-    where_.doing("saving what the lost rank had");
-    const auto rescued = keeper.rescue(failure.error());
-    if (!rescued) throw;
+    status_.set_phase("saving for the lost rank");
+    const auto saved = checkpoints.save_emergency(failure.error());
+    if (!saved) throw;
     throw Failure{{failure.kind(),
-                   fmt::format("{}; nothing is lost: {} has all that was learned, start the run again", failure.what(), rescued->path),
+                   fmt::format("{}; nothing is lost: {} has all that was learned, start the run again", failure.what(), saved->path),
                    failure.error().rank}};
   }
-  learner_->measure_with(nullptr);
-  if (yardstick && !leaves_) chronicle.hold_against_plan(*yardstick);
-  if (test.samples == 0 && !leaves_) test = learner_->evaluate();
-  save_and_wait(keeper);
-  where_.doing("writing the report");
-  RunSummary summary = chronicle.finish(test, *learner_);
-  summary.saved = keeper.saved();
+  loop_->profile_with(nullptr);
+  if (profiler && !leaves_) logger.compare_with_plan(*profiler);
+  if (test.samples == 0 && !leaves_) test = loop_->evaluate();
+  save_and_wait(checkpoints);
+  status_.set_phase("writing the report");
+  RunSummary summary = logger.finish(test, *loop_);
+  summary.saved = checkpoints.saved();
   summary.left = leaves_;
   return summary;
 }
 
-void Trainer::train_epoch(Chronicle& chronicle, Keeper& keeper, Evaluation& test) {
-  const auto epoch = learner_->position().epoch;
-  const auto steps = learner_->steps_of_epoch(epoch), done = learner_->position().step;
-  const auto left = learner_->total_steps() - learner_->step(), later = std::max<std::int64_t>(0, left - (steps - done));
-  const auto each = learner_->steps_per_epoch();
-  chronicle.epoch_starts(epoch, epoch + 1 + (later + each - 1) / each, done, std::min(steps, done + left));
-  while (!learner_->done() && learner_->position().epoch == epoch) {
-    const StepResult result = learner_->train_step();
-    if (after_step_) after_step_(*learner_);
-    learner_->compare_replicas_if_due();
-    const bool ended = learner_->position().epoch != epoch;
-    chronicle.step_done(result, learner_->step(), ended ? steps : learner_->position().step);
-    leaves_ = result.leaves && !learner_->done();
+void Trainer::train_epoch(RunLogger& logger, CheckpointManager& checkpoints, Evaluation& test) {
+  const auto epoch = loop_->position().epoch;
+  const auto steps = loop_->steps_of_epoch(epoch), done = loop_->position().step;
+  const auto left = loop_->total_steps() - loop_->step(), later = std::max<std::int64_t>(0, left - (steps - done));
+  const auto each = loop_->steps_per_epoch();
+  logger.epoch_starts(epoch, epoch + 1 + (later + each - 1) / each, done, std::min(steps, done + left));
+  while (!loop_->done() && loop_->position().epoch == epoch) {
+    const StepResult result = loop_->train_step();
+    if (after_step_) after_step_(*loop_);
+    loop_->compare_replicas_if_due();
+    const bool ended = loop_->position().epoch != epoch;
+    logger.step_done(result, loop_->step(), ended ? steps : loop_->position().step);
+    leaves_ = result.leaves && !loop_->done();
     if (leaves_) break;
-    if (!ended) keeper.save_if_due(false);
+    if (!ended) checkpoints.save_if_due(false);
   }
-  chronicle.epoch_ends(learner_->step());
+  logger.epoch_ends(loop_->step());
   if (leaves_) {  // at once: there may be little time
-    save_and_wait(keeper);
-    chronicle.say(leaving_text(keeper.saved()));
-    return;  // nor is an epoch evaluated that ends here: who was told to go goes
+    save_and_wait(checkpoints);
+    logger.say(leaving_text(checkpoints.saved()));
+    return;  // nor is an epoch evaluated that ends here: there may be no time
   }
-  test = learner_->evaluate();
-  chronicle.evaluated(test, learner_->step(), epoch + 1);
-  chronicle.show_values(*learner_, learner_->step());
-  if (learner_->position().epoch != epoch) keeper.save_if_due(true);  // after it: a checkpoint of an epoch's end comes with its evaluation
+  test = loop_->evaluate();
+  logger.evaluated(test, loop_->step(), epoch + 1);
+  logger.show_values(*loop_, loop_->step());
+  if (loop_->position().epoch != epoch)
+    checkpoints.save_if_due(true);  // after it: a checkpoint of an epoch's end comes with its evaluation
 }
 
-}  // namespace cohort
+}  // namespace cohort::train

@@ -2,54 +2,60 @@
 //   cohort::Job job = cohort::init();
 //   cohort::TrainConfig config;  config.model = "cnn";  config.epochs = 3;
 //   cohort::RunSummary summary = cohort::Trainer(job, config).run();        // collective: every rank calls it
-// Goes on from the newest checkpoint in the run's folder unless told otherwise. Owner: the caller. Threads: one; leave() from any. Failure:
-// Kind::usage before the first step; a lost rank ends run() on the others with its name, and the run goes on from its last checkpoint when
-// started again.
+// Resumes from the newest checkpoint in the run's folder unless the settings say otherwise. Owner: the caller. Threads: one; leave() from
+// any. Failure: Kind::usage before the first step; a lost rank ends run() on the others with its name, and the run resumes from its last
+// checkpoint when started again.
 #pragma once
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 
-#include "cohort/train/job.h"
-#include "cohort/train/loop/chronicle.h"
-#include "cohort/train/loop/keeper.h"
+#include "cohort/job/job.h"
+#include "cohort/train/loop/checkpoint_manager.h"
+#include "cohort/train/loop/rank_status.h"
+#include "cohort/train/loop/run_logger.h"
 
-namespace cohort {
+namespace cohort::train {
 
-// The effective settings without remarks: where they came from is the launcher's knowledge.
+// The effective settings as YAML, without the remarks that say where each came from.
 std::string bare_yaml(TrainConfig& config);
-std::string shared_yaml(TrainConfig config);  // the part that ranks must agree on: how many threads one has is its own affair
+std::string shared_yaml(TrainConfig config);  // the part that must be the same on all ranks: each may have its own number of threads
 
 class Trainer {
  public:
-  // where: kept up to date with what this rank does (whereabouts.h); must outlive the Trainer.
-  Trainer(Job& job, TrainConfig config, Whereabouts* where = nullptr);
-  Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, Whereabouts* where = nullptr);
+  // status: kept up to date with what this rank does (rank_status.h); must outlive the Trainer, which observes the communicator for it.
+  Trainer(Job& job, TrainConfig config, RankStatus* status = nullptr);
+  Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, RankStatus* status = nullptr);
 
   // Called after each step, before replicas are compared and checkpoints written.
-  void after_step(std::function<void(Learner&)> call) { after_step_ = std::move(call); }
-  // The run is to end early, with a checkpoint: all ranks end after the same step, this one or the next. why: "SIGUSR1"; on any of them.
+  void after_step(std::function<void(TrainLoop&)> call) { after_step_ = std::move(call); }
+  // Asks for an early end with a checkpoint: all ranks end after the same step, this one or the next. why: "SIGUSR1". Any rank may call.
   void leave(const std::string& why);
   RunSummary run();
-  Learner& learner() { return *learner_; }
+  TrainLoop& loop() { return *loop_; }
 
  private:
-  void train_epoch(Chronicle& chronicle, Keeper& keeper, Evaluation& test);
-  void save_and_wait(Keeper& keeper);
-  std::string leaving_text(bool saved);  // collective: who was told to, and what is left of the run
+  void train_epoch(RunLogger& logger, CheckpointManager& checkpoints, Evaluation& test);
+  void save_and_wait(CheckpointManager& checkpoints);
+  std::string leaving_text(bool saved);  // collective: which rank was told to leave, and what is left of the run
 
-  Whereabouts own_where_;
-  Whereabouts& where_;
-  const std::unique_ptr<collective::Communicator> watched_;
+  RankStatus own_status_;
+  RankStatus& status_;
   collective::Communicator& comm_;
+  const ScopedObservation observed_;  // before loop_: the engine's threads end first
   TrainConfig config_;
   std::string config_text_;
-  std::unique_ptr<Learner> learner_;
-  std::function<void(Learner&)> after_step_;
+  std::unique_ptr<TrainLoop> loop_;
+  std::function<void(TrainLoop&)> after_step_;
   bool leaves_ = false;  // the last vote said so, and there are steps left
   std::mutex mutex_;
-  std::string why_;  // guarded by mutex_: why this rank leaves; empty: nobody has told it to
+  std::string why_;  // guarded by mutex_: why this rank leaves; empty: it was not told to
 };
 
+}  // namespace cohort::train
+
+namespace cohort {
+using train::RunSummary;
+using train::Trainer;
 }  // namespace cohort

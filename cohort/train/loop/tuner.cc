@@ -8,17 +8,17 @@
 #include "cohort/base/text.h"
 #include "cohort/nn/autocast.h"
 
-namespace cohort {
+namespace cohort::train {
 namespace {
 
 constexpr int kWarmSteps = 2, kTimedSteps = 5;  // steps a candidate
 
 std::vector<engine::EngineOptions> candidates(const TuneSetting& setting) {
   std::vector<engine::EngineOptions> all;
-  const int most = setting.cores > setting.ranks_here ? 2 : 1;  // without a free core one lane is tried, more would only compete
+  const int most = setting.cores > setting.ranks_here ? 2 : 1;  // without a free core one lane is tried, more would compete for cores
   for (int lanes = 0; lanes <= most; ++lanes)
     for (const std::size_t bucket : {std::size_t{0}, std::size_t{25_MiB}, std::size_t{4_MiB}, std::size_t{1_MiB}}) {
-      if (lanes > 0 && bucket == 0) continue;  // nothing to overlap
+      if (lanes > 0 && bucket == 0) continue;  // nothing overlaps
       engine::EngineOptions o = setting.options;
       o.lanes = lanes;
       o.bucket = ByteSize{bucket};
@@ -30,7 +30,7 @@ std::vector<engine::EngineOptions> candidates(const TuneSetting& setting) {
 
 double time_candidate(collective::Communicator& comm, nn::Model& model, const TuneSetting& setting, const engine::EngineOptions& options) {
   engine::Engine engine(comm, setting.parameters, options, optim::make(setting.rule), setting.cores, setting.ranks_here);
-  if (engine.shards_parameters()) model.around(engine.around());
+  if (engine.shards_parameters()) model.wrap_blocks(engine.block_wrapper());
   const at::Tensor input = model.example(setting.batch, 1);
   std::vector<double> times;
   for (int i = 0; i < kWarmSteps + kTimedSteps; ++i) {
@@ -39,7 +39,7 @@ double time_candidate(collective::Communicator& comm, nn::Model& model, const Tu
     engine.begin({.step = 1, .lr = 0});
     at::Tensor out;
     {
-      const autocast narrow(setting.precision);
+      const autocast half(setting.precision);
       out = model.forward(input);
     }
     out.to(at::kFloat).sum().mul(1e-9).backward();
@@ -48,7 +48,7 @@ double time_candidate(collective::Communicator& comm, nn::Model& model, const Tu
   }
   if (engine.shards_parameters()) {
     engine.make_whole();
-    model.around(nullptr);
+    model.wrap_blocks(nullptr);
   }
   std::nth_element(times.begin(), times.begin() + kTimedSteps / 2, times.end());
   double slowest[] = {times[kTimedSteps / 2]};
@@ -79,4 +79,4 @@ TuneResult tune(collective::Communicator& comm, nn::Model& model, const TuneSett
   return result;
 }
 
-}  // namespace cohort
+}  // namespace cohort::train

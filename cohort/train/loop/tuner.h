@@ -1,6 +1,6 @@
 // A short search for bucket size and lanes, before the first step: every candidate carries the real model's gradients for a few steps with
 // a learning rate of 0, which changes no parameter; the slowest rank's time counts, and all ranks keep the same choice. What is chosen
-// changes no bit of the result, only when it is there. Owner: none. Threads: one. Failure: as the engine's.
+// changes no bit of the result, only the time it takes. Owner: none. Threads: one. Failure: as the engine's.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 #include "cohort/engine/engine.h"
 #include "cohort/nn/blocks.h"
 
-namespace cohort {
+namespace cohort::train {
 
 struct Trial {
   engine::EngineOptions options;
@@ -32,4 +32,4 @@ struct TuneSetting {
 
 TuneResult tune(collective::Communicator& comm, nn::Model& model, const TuneSetting& setting);
 
-}  // namespace cohort
+}  // namespace cohort::train

@@ -1,4 +1,4 @@
-"""Horovod's interface for PyTorch on Cohort's engine.
+"""Horovod's interface for PyTorch on Cohort.
 
     import torch
     import cohort.torch as hvd

@@ -1,4 +1,4 @@
-"""What gradients are turned into before they travel, and back.
+"""How gradients are compressed before they are sent, and decompressed.
 
 A compressor is a class with two static methods; hand your own to `DistributedOptimizer(compression=...)` or `allreduce(compression=...)`.
 """
@@ -6,7 +6,7 @@ import torch
 
 
 class Compressor:
-    """Turns a tensor into a smaller one for the way, and back."""
+    """Compresses a tensor before it is sent, and decompresses the result."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple:

@@ -11,7 +11,7 @@ from cohort.torch.process_sets import ProcessSet, global_process_set
 
 
 def _named(params):
-    """(name, tensor) of whatever users hand over; names are what makes ranks agree on which tensor is meant."""
+    """(name, tensor) of whatever users hand over; ranks match tensors by name."""
     if isinstance(params, Mapping):
         return sorted(params.items())
     if isinstance(params, torch.Tensor) or not isinstance(params, Iterable):
@@ -20,13 +20,13 @@ def _named(params):
 
 
 def _broadcast_all(named, root_rank, prefix, process_set=global_process_set):
-    """All at once, so that the engine may carry them together; tensors that are not contiguous go through a copy."""
-    flights = []
+    """All at once, so that they may be fused; tensors that are not contiguous go through a copy."""
+    pending = []
     for name, tensor in named:
         flat = tensor.detach()
         carried = flat if flat.is_contiguous() else flat.contiguous()
-        flights.append((flat, carried, broadcast_async_(carried, root_rank, name=f"{prefix}.{name}", process_set=process_set)))
-    for flat, carried, handle in flights:
+        pending.append((flat, carried, broadcast_async_(carried, root_rank, name=f"{prefix}.{name}", process_set=process_set)))
+    for flat, carried, handle in pending:
         synchronize(handle)
         if carried is not flat:
             flat.copy_(carried)
@@ -40,12 +40,12 @@ def broadcast_parameters(params: Mapping | Iterable, root_rank: int) -> None:
     named = [(name, p) for name, p in _named(params) if p is not None]
     for name, p in named:
         if not isinstance(p, torch.Tensor):
-            raise ValueError(f"broadcast_parameters: '{name}' is no tensor but {type(p).__name__}; broadcast_object() carries such values")
+            raise ValueError(f"broadcast_parameters: '{name}' is no tensor but {type(p).__name__}; broadcast_object() sends such values")
     _broadcast_all(named, root_rank, "broadcast_parameters")
 
 
 def _as_bytes(obj):
-    """The pickled object as a tensor, or the error instead: peers wait for a length, so they are told before it is raised."""
+    """The pickled object as a tensor, or the error instead: peers wait for a length, so -1 is sent before it is raised."""
     try:
         return torch.frombuffer(bytearray(pickling.dumps(obj)), dtype=torch.uint8), None
     except TypeError as error:
@@ -57,13 +57,13 @@ def _as_object(data):
 
 
 def _told(error, lengths, what):
-    """Raises when some rank had nothing to send (its length is -1): there with the reason, elsewhere with that rank."""
+    """Raises when a rank had nothing to send (its length is -1): there with the reason, elsewhere with that rank."""
     if error is not None:
         raise error
     silent = [str(i) for i, n in enumerate(lengths) if n < 0]
     if silent:
         whose = "the root" if len(lengths) == 1 else f"rank {', '.join(silent)}"
-        raise TypeError(f"{what}: the object of {whose} could not be pickled; the error there says why")
+        raise TypeError(f"{what}: the object of {whose} could not be pickled; the error there has the reason")
 
 
 def broadcast_object(obj: Any = None, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
@@ -91,7 +91,7 @@ def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessS
 
 
 class _Slot:
-    """Stands for a tensor in the pickled skeleton of a state; the tensor itself travels on its own."""
+    """Stands for a tensor in the pickled skeleton of a state; the tensor itself is sent separately."""
 
     def __init__(self, tensor):
         self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device.type
@@ -128,7 +128,7 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
         _zero_missing_gradients(optimizer, model)
 
     mine = rank() == root_rank
-    tensors = []  # in the order the walk over the state meets them, alike on all ranks
+    tensors = []  # in the order the walk over the state visits them, alike on all ranks
 
     def take(value):
         if not isinstance(value, torch.Tensor):

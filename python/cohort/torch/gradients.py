@@ -1,4 +1,4 @@
-"""How gradients travel: each is reduced when backward has added to it for the last time of a step, alone or with its group.
+"""How gradients are reduced: each when backward has added to it for the last time of a step, alone or with its group.
 
 Owner: a DistributedOptimizer. Threads: hooks run in autograd's threads, one backward at a time; everything else in the caller's.
 A rank whose backward did not reach a parameter gives zeros for it, since the other ranks wait for its share.
@@ -14,8 +14,8 @@ from cohort.torch.mpi_ops import Average, allreduce_async_, grouped_allreduce_as
 
 
 @dataclass
-class _Flight:
-    """A gradient on its way: what was sent, how it is unpacked."""
+class _PendingGradient:
+    """A gradient in flight: what was sent, how it is unpacked."""
 
     sent: Any  # the tensor that is reduced in place; None for a sparse one
     context: Any  # of the compressor
@@ -23,7 +23,7 @@ class _Flight:
 
 
 class GradientReducer:
-    """Counts backward passes per parameter, submits gradients, puts the agreed ones in their place."""
+    """Counts backward passes per parameter, submits gradients, puts the reduced ones in their place."""
 
     def __init__(self, names, parameters, compression, passes, op, predivide, groups, sparse_as_dense, process_set):
         self.passes = passes
@@ -37,9 +37,9 @@ class GradientReducer:
         self._group_of = {p: group for group in groups for p in group}
         self._lock = threading.RLock()  # autograd may run hooks of several devices side by side
         self._left = {p: passes for p in parameters}  # backward passes until the gradient is complete
-        self._flights = {}  # parameter to _Flight; None while passes or members of its group are missing
+        self._pending = {}  # parameter to _PendingGradient; None while passes or members of its group are missing
         self._sparse = {}  # parameters that have had a sparse gradient: how many of its dimensions are sparse
-        self._densified = {}  # likewise, of those that travel as dense ones
+        self._densified = {}  # likewise, of those that are sent as dense ones
         self._listening = False
 
     def listen(self):
@@ -60,12 +60,12 @@ class GradientReducer:
         self._left = {p: passes for p in self._parameters}
 
     def busy(self):
-        return bool(self._flights)
+        return bool(self._pending)
 
     def forget(self):
-        """Drops what is on its way; the engine finishes it by itself."""
+        """Drops what is in flight; the queue finishes it by itself."""
         with self._lock:
-            self._flights.clear()
+            self._pending.clear()
             self._left = {p: self.passes for p in self._parameters}
 
     def finish(self):
@@ -74,9 +74,9 @@ class GradientReducer:
             return
         with self._lock:
             for p in self._parameters:
-                self._flights.setdefault(p, None)
+                self._pending.setdefault(p, None)
             for p in self._parameters:
-                if self._flights[p] is None:
+                if self._pending[p] is None:
                     self._submit_with_group(p)
             try:
                 self._land()
@@ -85,12 +85,12 @@ class GradientReducer:
 
     def _arrived(self, p):
         with self._lock:
-            if self._left[p] <= 0 or self._flights.get(p) is not None:
+            if self._left[p] <= 0 or self._pending.get(p) is not None:
                 raise AssertionError(
                     f"the gradient of {self._names[p]} was computed more often than backward_passes_per_step={self.passes} says before "
                     "optimizer.step(); raise backward_passes_per_step to add gradients up locally, or call synchronize() in between")
             self._left[p] -= 1
-            self._flights[p] = None
+            self._pending[p] = None
             group = self._group_of.get(p, [p])
             if all(self._left[q] == 0 for q in group):
                 self._submit_with_group(p)
@@ -132,25 +132,25 @@ class GradientReducer:
         else:
             handle = grouped_allreduce_async_([sent for _, sent, _ in part], name=name, **options)
         for p, sent, context in part:
-            self._flights[p] = _Flight(sent, context, handle)
+            self._pending[p] = _PendingGradient(sent, context, handle)
 
     def _submit_sparse(self, p, gradient):
         sent, context = self._compression.compress(gradient.coalesce().detach())
         handle = sparse_allreduce_async(sent, name=self._names[p], op=self._op, process_set=self._process_set)
-        self._flights[p] = _Flight(None, context, handle)
+        self._pending[p] = _PendingGradient(None, context, handle)
 
     def _land(self):
         waited = set()
-        for p, flight in self._flights.items():
-            if flight.sent is None:
-                p.grad = self._compression.decompress(flight.handle(), flight.context)
+        for p, pending in self._pending.items():
+            if pending.sent is None:
+                p.grad = self._compression.decompress(pending.handle(), pending.context)
                 continue
-            if flight.handle not in waited:
-                synchronize(flight.handle)
-                waited.add(flight.handle)
-            agreed = self._compression.decompress(flight.sent, flight.context)
+            if pending.handle not in waited:
+                synchronize(pending.handle)
+                waited.add(pending.handle)
+            agreed = self._compression.decompress(pending.sent, pending.context)
             with torch.no_grad():
-                if p.grad is None:  # dropped by the user while it was on its way
+                if p.grad is None:  # dropped by the user while it was in flight
                     p.grad = agreed
                 elif agreed.data_ptr() != p.grad.data_ptr():
                     p.grad.copy_(agreed)

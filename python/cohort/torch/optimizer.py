@@ -1,4 +1,4 @@
-"""DistributedOptimizer: the user's optimizer, whose gradients are agreed with the other ranks before each step.
+"""DistributedOptimizer: the user's optimizer, whose gradients are reduced over the ranks before each step.
 
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(...), named_parameters=model.named_parameters())
 
@@ -26,7 +26,7 @@ def _may_grow():
 
 
 class _ReducingOptimizer:
-    """What is mixed into the user's class: `_reducer` carries gradients, the user's own step() uses them."""
+    """What is mixed into the user's class: `_reducer` reduces gradients, the user's own step() uses them."""
 
     def _attach(self, names, parameters, options):
         self._parameter_names = names
@@ -47,7 +47,7 @@ class _ReducingOptimizer:
         self._reducer.set_passes(passes)
 
     def synchronize(self):
-        """Waits until every gradient is the agreed one: for clipping and the like. Follow it by step() inside skip_synchronize()."""
+        """Waits until every gradient is the reduced one: for clipping and the like. Follow it by step() inside skip_synchronize()."""
         self._reducer.finish()
         self._synchronized = True
 
@@ -85,11 +85,11 @@ class _ReducingOptimizer:
         """Clears the gradients; `set_to_none=False` writes zeros instead of dropping them."""
         if self._reducer.busy():
             raise AssertionError("optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or "
-                                 "optimizer.synchronize(): gradients are on their way between the ranks and would be lost")
+                                 "optimizer.synchronize(): gradients are being reduced and would be lost")
         super().zero_grad(set_to_none=set_to_none)
 
     def load_state_dict(self, state_dict):
-        """As the user's class has it; what was on its way is forgotten."""
+        """As the user's class has it; what was in flight is dropped."""
         self._reducer.forget()
         self._synchronized = False
         self._should_synchronize = True
@@ -145,7 +145,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
                          compression: type[Compressor] = Compression.none, backward_passes_per_step: int = 1, op: int = Average,
                          gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups: Optional[list] = None,
                          sparse_as_dense: bool = False, process_set: ProcessSet = global_process_set) -> torch.optim.Optimizer:
-    """Wraps an optimizer so that each step uses gradients agreed by all ranks.
+    """Wraps an optimizer so that each step uses gradients reduced over all ranks.
 
     named_parameters: `model.named_parameters()`; without it names come from the place in the parameter groups.
     compression: `Compression.none`, `.fp16`, `.bf16`, or a Compressor of your own.

@@ -12,9 +12,9 @@ import warnings
 
 from cohort import _core
 
-_registered = {}  # id: ProcessSet, while the engine knows it
+_registered = {}  # id: ProcessSet, while _core has it
 _given = []  # to init, some of them perhaps more than once
-_added = []  # by add_process_set, in this order; also those that have no place among the ranks of the moment
+_added = []  # by add_process_set, in this order; also those with ranks that the job does not have now
 _dynamic = False
 
 
@@ -31,7 +31,7 @@ class ProcessSet:
     def size(self):
         """How many ranks the set has; None while it is not registered."""
         if self.ranks is None:
-            _core.size()  # the global set before init or after shutdown: says so
+            _core.size()  # the global set before init or after shutdown: raises
         return None if self.process_set_id is None else len(self.ranks)
 
     def rank(self):
@@ -70,7 +70,7 @@ def _world_rank():
 
 
 def _settle(process_sets, dynamic):
-    """After init: the engine has given numbers to `process_sets`, in order."""
+    """After init: _core has given numbers to `process_sets`, in order."""
     global _dynamic
     _dynamic = dynamic
     _registered.clear()
@@ -82,19 +82,19 @@ def _settle(process_sets, dynamic):
         _given.append(process_set)
         if dynamic and all(s.ranks != process_set.ranks for s in _added):
             _added.append(process_set)
-        if process_set.process_set_id is None:  # of ranks that an elastic job has not got now
+        if process_set.process_set_id is None:  # of ranks that an elastic job does not have now
             _warn_of(process_set)
         else:
             _registered.setdefault(process_set.process_set_id, process_set)
 
 
 def _kept():
-    """The sets to have again after a reset, in an order that a newcomer has too: that of its init()."""
+    """The sets to have again after a reset, in an order that a new worker has too: that of its init()."""
     return list(_added if _dynamic else _given)
 
 
 def _add_again(process_sets):
-    """After a reset, on every rank alike. All of them are kept, whoever is lost meanwhile."""
+    """After a reset, on every rank alike. All of them are kept, whichever rank is lost meanwhile."""
     _added[:] = process_sets
     for process_set in process_sets:
         if process_set.ranks[-1] < _core.size():
@@ -104,7 +104,7 @@ def _add_again(process_sets):
 
 
 def _warn_of(process_set):
-    warnings.warn(f"process set {process_set.ranks} has no place among {_core.size()} ranks; it is there again when there are more")
+    warnings.warn(f"process set {process_set.ranks} has a rank above the {_core.size()} there are; it is registered again when there are more")
 
 
 def _forget():
@@ -160,7 +160,7 @@ def process_set_ids():
 
 
 def _id_of(process_set):
-    """The engine's number of a set that operations name."""
+    """The number of a set, as operations take it."""
     if process_set.process_set_id is None:
         raise ValueError(f"{process_set} is not registered; pass it to hvd.init(process_sets=[...]) or hvd.add_process_set first")
     return process_set.process_set_id

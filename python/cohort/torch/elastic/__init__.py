@@ -17,7 +17,7 @@ class ObjectState(_ObjectState):
 
 
 def reset():
-    """The ranks leave and meet again, with the process sets they had."""
+    """The ranks disconnect and connect again, with the process sets they had."""
     kept, dynamic = _sets._kept(), _sets._dynamic
     shutdown()
     init(process_sets="dynamic" if dynamic else kept)

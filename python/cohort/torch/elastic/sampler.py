@@ -1,4 +1,4 @@
-"""ElasticSampler: each sample of an epoch once, shared out among the ranks, also when the epoch is interrupted and the ranks change."""
+"""ElasticSampler: each sample of an epoch once, divided among the ranks, also when the epoch is interrupted and the ranks change."""
 import math
 import random
 
@@ -10,7 +10,7 @@ from cohort.torch.mpi_ops import rank, size
 class ElasticSampler(torch.utils.data.Sampler):
     """A sampler for `DataLoader(dataset, sampler=...)` that knows how much of the epoch is done.
 
-    Put it into TorchState, call `record_batch()` after each step, and after an interruption every rank goes on with what nobody has seen.
+    Put it into TorchState, call `record_batch()` after each step, and after an interruption every rank goes on with what no rank has seen.
     The order depends on seed and epoch only, so all ranks agree on it. The last samples are repeated where ranks do not divide what is left.
     """
 
@@ -37,13 +37,13 @@ class ElasticSampler(torch.utils.data.Sampler):
         return dict(epoch=self.epoch, processed_num=self.processed_num)
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Goes on where the state says."""
+        """Goes on at the position of the state."""
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict["processed_num"]
         self.reset()
 
     def reset(self):
-        """Shares out what is left of the epoch among the ranks there are now."""
+        """Divides what is left of the epoch among the ranks there are now."""
         self.num_replicas = size()
         self.rank = rank()
         order = list(range(len(self.dataset)))

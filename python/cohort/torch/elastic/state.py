@@ -29,7 +29,7 @@ class StateHandler:
         raise NotImplementedError
 
     def sync(self):
-        """Takes over rank 0's value, and keeps it."""
+        """Receives rank 0's value, and keeps it."""
         raise NotImplementedError
 
     def set_value(self, value):
@@ -140,7 +140,7 @@ class TorchState(ObjectState):
             raise
 
     def reset(self):
-        """Samplers share out what is left of the epoch among the ranks there are now."""
+        """Samplers divide what is left of the epoch among the ranks there are now."""
         for handler in self._handlers.values():
             if isinstance(handler.value, ElasticSampler):
                 handler.value.reset()

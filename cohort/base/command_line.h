@@ -1,0 +1,14 @@
+// The end of every command that reads its options with CLI11: --help, mistakes, and their exit statuses are the same everywhere.
+// Owner: everyone. Threads: the main one. Failure: Kind::usage with the parser's sentence and where the options are listed.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace cohort {
+
+// Fills the variables that the options are bound to. False: --help was asked for and has been printed, nothing else is to be done.
+bool parse_command_line(CLI::App& app, int argc, char** argv);
+
+}  // namespace cohort

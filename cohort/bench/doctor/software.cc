@@ -1,0 +1,104 @@
+// torch, Open MPI, GPUs, and the measured constants of the cost model.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "cohort/base/text.h"
+#include "cohort/bench/doctor/doctor.h"
+#include "cohort/bench/process.h"
+#include "cohort/bench/programs.h"
+#include "cohort/collective/cost/calibration_file.h"
+#include "cohort/collective/cost/cost.h"
+#include "cohort/collective/plugin/backend.h"
+
+namespace cohort::bench::doctor {
+namespace {
+
+constexpr auto kImportLimit = 60s;  // torch from a cold network disk
+constexpr auto kToolLimit = 15s;
+
+std::string first_line(const std::string& text) { return std::string(trim(text.substr(0, text.find('\n')))); }
+
+// What a tool prints, or empty when it is absent or fails.
+std::string ask(const std::vector<std::string>& argv) {
+  if (bench::find_executable(argv.at(0)).empty()) return {};
+  const auto outcome = bench::run_process({argv, {}}, Deadline::in(kToolLimit));
+  return outcome.ok() ? outcome.out : std::string{};
+}
+
+}  // namespace
+
+Finding judge_torch(std::string_view python, std::string_view version, bool cxx11_abi, std::string_view cuda) {
+  const auto text = fmt::format("{} in {}, C++11 ABI {}, {}", version, python, cxx11_abi ? 1 : 0,
+                                cuda.empty() ? "CPU only" : fmt::format("CUDA {}", cuda));
+  const auto parts = split(version, '.');
+  const bool numbers = parts.size() >= 2 && !parts[0].empty() && !parts[1].empty() &&
+                       parts[0].find_first_not_of("0123456789") == parts[0].npos &&
+                       parts[1].find_first_not_of("0123456789") == parts[1].npos;
+  const bool fresh = numbers && (parse_int(parts[0]) > 2 || (parse_int(parts[0]) == 2 && parse_int(parts[1]) >= 11));
+  if (!fresh) return {Level::warn, "torch", text, "training needs 2.11 or newer; collectives and `cohort run` work without torch"};
+  if (!cxx11_abi)
+    return {Level::warn, "torch", text, "C++ programs built here will not link with this wheel: install one with the C++11 ABI"};
+  return {Level::ok, "torch", text, ""};
+}
+
+void look_at_torch(Findings& findings) {
+  const auto python = bench::python_with_torch();
+  if (python.empty())
+    return findings.push_back({Level::note, "torch", "no Python with torch was found",
+                               "collectives and `cohort run` work without; `make build` installs one into .venv, or set COHORT_PYTHON"});
+  const auto script =
+      "import json, torch; print(json.dumps([torch.__version__, torch._C._GLIBCXX_USE_CXX11_ABI, torch.version.cuda or '']))";
+  const auto outcome = bench::run_process({{python, "-W", "ignore", "-c", script}, {}}, Deadline::in(kImportLimit));
+  const auto json = nlohmann::json::parse(outcome.out, nullptr, false);
+  if (!outcome.ok() || !json.is_array() || json.size() != 3)
+    return findings.push_back(
+        {Level::warn, "torch",
+         fmt::format("{} has torch but cannot import it: {}", python, outcome.late ? "it takes too long" : outcome.last_line()),
+         "reinstall it in a fresh virtual environment"});
+  findings.push_back(judge_torch(python, json[0].get<std::string>(), json[1].get<bool>(), json[2].get<std::string>()));
+}
+
+void look_at_mpi(Findings& findings) {
+  const auto version = first_line(ask({"mpirun", "--version"}));
+  if (version.empty())
+    return findings.push_back({Level::note, "mpi", "no mpirun",
+                               "only needed for `backend: mpi` and `cohort bench --against openmpi` (Debian: openmpi-bin libopenmpi-dev)"});
+  const bool built = !bench::bundled_program("openmpi_bench").empty();
+  findings.push_back({built ? Level::ok : Level::note, "mpi", version,
+                      built ? "" : "openmpi_bench is not built: install libopenmpi-dev and build again to compare with it"});
+}
+
+void look_at_backends(Findings& findings) {
+  const char* const folder = std::getenv("COHORT_BACKENDS");
+  for (const auto& row : collective::backend_rows()) {
+    const auto path = collective::find_backend(row.name, folder == nullptr ? "" : folder);
+    const auto word = fmt::format("backend: {}", row.name);
+    if (!path.empty())
+      findings.push_back({Level::ok, "backends", fmt::format("{} is there: {}", word, path), ""});
+    else
+      findings.push_back({Level::note, "backends", fmt::format("{} is not there", word),
+                          fmt::format("it needs {}; everything works without it", row.needs)});
+  }
+}
+
+void look_at_gpu(Findings& findings) {
+  const auto gpus = ask({"nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"});
+  const auto lines = split(trim(gpus), '\n');
+  for (const auto line : lines) findings.push_back({Level::ok, "gpu", std::string(trim(line)), ""});
+  if (lines.empty()) findings.push_back({Level::ok, "gpu", "none (nvidia-smi finds no device): jobs run on the processor", ""});
+  auto nvcc = ask({"nvcc", "--version"});
+  if (const auto at = nvcc.find("release "); at != nvcc.npos) findings.push_back({Level::ok, "nvcc", first_line(nvcc.substr(at)), ""});
+}
+
+void look_at_calibration(Findings& findings) {
+  const char* const named = std::getenv("COHORT_CALIBRATION");
+  const std::string wish = named == nullptr || *named == '\0' ? collective::usual_calibration_folder() : named;
+  if (const auto used = collective::find_calibration(wish, "shm"); !used.empty())
+    return findings.push_back({Level::ok, "calibration", fmt::format("{}: {}", used, collective::Calibration::load(used).text()), ""});
+  findings.push_back({Level::note, "calibration", "built-in cost constants choose the algorithms",
+                      wish == "none" ? "" : "`cohort bench --calibrate` measures this machine's"});
+}
+
+}  // namespace cohort::bench::doctor

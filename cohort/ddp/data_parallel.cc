@@ -1,0 +1,132 @@
+#include "cohort/ddp/data_parallel.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/torch.h>
+
+#include <sstream>
+
+#include "cohort/ddp/same_module.h"
+#include "cohort/engine/engine.h"
+#include "cohort/job/job.h"
+#include "cohort/nn/tensor.h"
+
+namespace cohort::ddp {
+namespace {
+
+std::vector<engine::Parameter> parameters_of(const torch::nn::Module& module) {
+  std::vector<engine::Parameter> all;
+  for (const auto& item : module.named_parameters()) all.push_back({item.key(), item.value()});
+  return all;
+}
+
+engine::EngineOptions options_of(const DataParallelOptions& o) {
+  return {.strategy = "all_reduce(op=average)", .first_bucket = o.first_bucket, .bucket = o.bucket, .lanes = o.lanes};
+}
+
+// Buffers may be strided (a view of something): collectives carry blocks of memory.
+void broadcast(collective::Communicator& comm, const std::string& name, const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor block = tensor.detach().contiguous();
+  nn::broadcast(comm, block, Rank{0}, {.name = name});
+  if (block.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(block);
+}
+
+engine::Engine open_engine(collective::Communicator& comm, torch::nn::Module& module, const DataParallelOptions& options, int cores,
+                           int ranks_here) {
+  check_same(comm, describe(module));
+  return engine::Engine(comm, parameters_of(module), options_of(options), nullptr, cores, ranks_here);
+}
+
+}  // namespace
+
+struct DataParallel::Impl {
+  Impl(collective::Communicator& c, torch::nn::Module& m, const DataParallelOptions& options, int cores, int ranks_here)
+      : comm(c), module(m), core(open_engine(c, m, options, cores, ranks_here)) {
+    core.on_first_gradient([this] { torch::autograd::Engine::get_default_engine().queue_callback([this] { end_of_backward(); }); });
+  }
+  void begin() { core.begin({}, pauses == 0); }
+  void end_of_backward() {
+    last = core.finish();
+    begin();
+  }
+
+  collective::Communicator& comm;
+  torch::nn::Module& module;
+  engine::Engine core;
+  engine::Verdict last;
+  int pauses = 0;
+};
+
+DataParallel::DataParallel(Job& job, torch::nn::Module& module, const DataParallelOptions& options)
+    : DataParallel(job.comm(), module, options, job.suggested_threads() * job.local_size(), job.local_size()) {}
+
+DataParallel::DataParallel(collective::Communicator& comm, torch::nn::Module& module, const DataParallelOptions& options, int cores,
+                           int ranks_here)
+    : impl_(std::make_unique<Impl>(comm, module, options, cores, ranks_here)) {
+  broadcast_parameters();
+  impl_->begin();
+}
+
+DataParallel::~DataParallel() = default;
+
+DataParallel::Pause::Pause(DataParallel* ddp) : ddp_(ddp) {
+  ++ddp_->impl_->pauses;
+  ddp_->impl_->begin();
+}
+
+DataParallel::Pause::~Pause() {
+  --ddp_->impl_->pauses;
+  ddp_->impl_->begin();
+}
+
+void DataParallel::broadcast_parameters() {
+  for (const auto& item : impl_->module.named_parameters()) broadcast(impl_->comm, item.key(), item.value());
+  sync_buffers(Buffers::broadcast);
+}
+
+void DataParallel::sync_buffers(Buffers how) {
+  for (const auto& item : impl_->module.named_buffers()) {
+    if (!item.value().defined()) continue;
+    const at::Tensor block = item.value().detach();
+    if (how == Buffers::broadcast || !block.is_floating_point()) {
+      broadcast(impl_->comm, item.key(), block);
+      continue;
+    }
+    const at::Tensor mine = block.contiguous();
+    nn::all_reduce(impl_->comm, mine, collective::Op::average, {.name = item.key()});
+    if (mine.data_ptr() != block.data_ptr()) block.copy_(mine);
+  }
+}
+
+void DataParallel::broadcast_optimizer_state(torch::optim::Optimizer& optimizer) {
+  auto& comm = impl_->comm;
+  const bool root = comm.rank() == Rank{0};
+  std::string bytes;
+  if (root) {
+    torch::serialize::OutputArchive archive;
+    optimizer.save(archive);
+    std::ostringstream out;
+    archive.save_to(out);
+    bytes = out.str();
+  }
+  std::int64_t size = static_cast<std::int64_t>(bytes.size());
+  comm.broadcast(collective::piece(std::span(&size, 1)), Rank{0}, {.name = "size of the optimizer's state"});
+  bytes.resize(static_cast<std::size_t>(size));
+  comm.broadcast({bytes.data(), bytes.size(), collective::Dtype::u8, collective::Device::cpu}, Rank{0}, {.name = "the optimizer's state"});
+  if (root) return;
+  try {
+    torch::serialize::InputArchive archive;
+    archive.load_from(bytes.data(), bytes.size());
+    optimizer.state().clear();  // what rank 0 has no state for has none here
+    optimizer.load(archive);
+  } catch (const c10::Error& error) {
+    throw_failure(Kind::usage, "rank 0's optimizer does not fit rank {}'s: {}; make the same one on every rank", comm.rank().value,
+                  error.what_without_backtrace());
+  }
+}
+
+bool DataParallel::finite() const { return impl_->last.committed; }
+std::size_t DataParallel::buckets() const { return impl_->core.buckets().size(); }
+
+}  // namespace cohort::ddp

@@ -1,0 +1,88 @@
+// DataParallel lets an ordinary libtorch loop train on many ranks: it averages gradients when backward() ends and leaves the rest alone.
+//
+//   cohort::Job job = cohort::init();
+//   cohort::DataParallel ddp(job, *net);      // from here on all ranks have rank 0's parameters and buffers
+//   for (...) {                               // every rank its own batches
+//     optimizer.zero_grad();
+//     loss.backward();                        // when it returns, gradients are the average over the ranks
+//     optimizer.step();                       // the same update everywhere
+//   }
+//
+// Rules. Every rank calls backward() equally often. A parameter without a gradient in a step counts as zero and has a gradient of zero
+// afterwards. zero_grad() may drop the gradients; zero_grad(false) keeps them in memory that peers read in place and saves a copy. Buffers
+// are rank 0's at the start, then each rank's own until sync_buffers(). Module and job must outlive it.
+// Owner: the caller. Threads: the one that trains. Failure: from backward(), naming the bucket and the rank; Kind::usage from the
+// constructor, on all ranks, when their modules differ, naming the first difference.
+#pragma once
+#include <cstddef>
+#include <memory>
+
+#include "cohort/base/bytes.h"
+#include "cohort/base/config.h"
+#include "cohort/collective/communicator.h"
+
+namespace cohort::job {
+class Job;
+}
+namespace torch::nn {
+class Module;
+}
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace cohort::ddp {
+
+using job::Job;
+
+struct DataParallelOptions {
+  ByteSize first_bucket{1_MiB};
+  ByteSize bucket{25_MiB};  // gradients that travel together; 0: all of them
+  int lanes = -1;           // threads that reduce buckets while backward runs; -1: decided from the free cores
+};
+
+enum class Buffers { average, broadcast };  // mean of floating point ones over the ranks, others as rank 0's | all as rank 0's
+
+class DataParallel {
+ public:
+  DataParallel(Job& job, torch::nn::Module& module, const DataParallelOptions& options = {});
+  // cores, ranks_here: of this host, for choosing lanes.
+  DataParallel(collective::Communicator& comm, torch::nn::Module& module, const DataParallelOptions& options = {}, int cores = 1,
+               int ranks_here = 1);
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+  // While it lives, backward() adds to this rank's own gradients and communicates nothing: all but the last backward of a large batch.
+  class Pause {
+   public:
+    explicit Pause(DataParallel* ddp);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    DataParallel* ddp_;
+  };
+  [[nodiscard]] Pause no_sync() { return Pause(this); }
+
+  // Rank 0's state and options (momentum, step counts, learning rates) on every rank: after rank 0 alone has read a checkpoint.
+  void broadcast_optimizer_state(torch::optim::Optimizer& optimizer);
+  void broadcast_parameters();  // and buffers; the constructor has done it once
+  void sync_buffers(Buffers how = Buffers::average);
+  // Whether every gradient of the last backward was finite, the same answer on all ranks: skip optimizer.step() when not.
+  bool finite() const;
+  std::size_t buckets() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cohort::ddp
+
+namespace cohort {
+using ddp::Buffers;
+using ddp::DataParallel;
+using ddp::DataParallelOptions;
+}  // namespace cohort

@@ -1,0 +1,54 @@
+#include "cohort/ddp/same_module.h"
+
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include "cohort/base/error.h"
+#include "cohort/job/run_on_all.h"
+
+namespace cohort::ddp {
+namespace {
+
+std::string line(const char* what, const std::string& name, const at::Tensor& t) {
+  const char* frozen = t.is_leaf() && !t.requires_grad() && std::string_view(what) == "parameter" ? " frozen" : "";
+  return fmt::format("{} {} {} [{}]{}", what, name, c10::toString(t.scalar_type()), fmt::join(t.sizes(), ", "), frozen);
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    lines.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> describe(const torch::nn::Module& module) {
+  std::vector<std::string> lines;
+  for (const auto& item : module.named_parameters()) lines.push_back(line("parameter", item.key(), item.value()));
+  for (const auto& item : module.named_buffers())
+    if (item.value().defined()) lines.push_back(line("buffer", item.key(), item.value()));
+  return lines;
+}
+
+void check_same(collective::Communicator& comm, const std::vector<std::string>& mine) {
+  std::string text;
+  for (const auto& each : mine) text += each + '\n';
+  const auto texts = job::gather_texts(comm, text, "the modules' lists of tensors");
+  for (std::size_t r = 1; r < texts.size(); ++r) {
+    if (texts[r] == texts[0]) continue;
+    const auto theirs = lines_of(texts[r]), first = lines_of(texts[0]);
+    std::size_t i = 0;
+    while (i < theirs.size() && i < first.size() && theirs[i] == first[i]) ++i;
+    const auto side = [&](const auto& lines) { return i < lines.size() ? "'" + lines[i] + "'" : std::string("nothing"); };
+    throw_failure(Kind::usage, "the modules differ: tensor {} is {} on rank {} but {} on rank 0; build the same module on every rank", i,
+                  side(theirs), r, side(first));
+  }
+}
+
+}  // namespace cohort::ddp

@@ -1,0 +1,115 @@
+#include "cohort/ddp/sharded.h"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <map>
+
+#include "cohort/base/error.h"
+#include "cohort/base/spec.h"
+#include "cohort/ddp/same_module.h"
+#include "cohort/job/job.h"
+#include "cohort/nn/tensor.h"
+#include "cohort/nn/unshard/unsharder.h"
+
+namespace cohort::ddp {
+namespace {
+
+// Parameters of one block and type are gathered together; those of several blocks, and of none, are not sharded.
+std::vector<engine::Parameter> parameters_of(const torch::nn::Module& module, const ShardedOptions& options) {
+  std::map<const c10::TensorImpl*, int> block_of;
+  for (std::size_t b = 0; b < options.blocks.size(); ++b)
+    for (const auto& tensor : options.blocks[b].module->parameters()) {
+      const auto [at, fresh] = block_of.emplace(tensor.unsafeGetTensorImpl(), static_cast<int>(b));
+      if (!fresh && at->second != static_cast<int>(b)) at->second = -1;
+    }
+  std::vector<engine::Parameter> all;
+  for (const auto& item : module.named_parameters()) {
+    const auto found = block_of.find(item.value().unsafeGetTensorImpl());
+    all.push_back({item.key(), item.value(), {}, options.stage >= 3 && found != block_of.end() ? found->second : -1});
+  }
+  return all;
+}
+
+engine::EngineOptions options_of(const ShardedOptions& o) {
+  return {.strategy = fmt::format("zero(stage={}, op={}{}{})", o.stage, o.sum ? "sum" : "average", o.more.empty() ? "" : ", ", o.more),
+          .first_bucket = o.first_bucket,
+          .bucket = o.bucket,
+          .lanes = o.lanes,
+          .clip_norm = o.clip_norm};
+}
+
+// On the CPU the offloaded copy would lie in the same memory as the original.
+void check_offload(const torch::nn::Module& module, const ShardedOptions& options) {
+  const Spec strategy = Spec::parse(options_of(options).strategy);
+  const auto says_host = [](const auto& p) { return p.key == "offload" && p.value == "host"; };
+  const auto on_cpu = [](const at::Tensor& p) { return p.is_cpu(); };
+  const auto parameters = module.parameters();
+  if (std::ranges::any_of(strategy.params, says_host) && std::ranges::any_of(parameters, on_cpu))
+    throw_failure(Kind::usage,
+                  "Sharded: offload=host is for a module on a GPU; on the CPU everything lies in the host's memory already, and "
+                  "offload=file:FOLDER takes it to a disk");
+}
+
+// All ranks start with rank 0's values, before they are sharded.
+void broadcast_module(collective::Communicator& comm, torch::nn::Module& module) {
+  const at::NoGradGuard no_grad;
+  check_same(comm, describe(module));
+  const auto send = [&](const std::string& name, const at::Tensor& tensor) {
+    const at::Tensor block = tensor.detach().contiguous();
+    nn::broadcast(comm, block, Rank{0}, {.name = name});
+    if (block.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(block);
+  };
+  for (const auto& item : module.named_parameters()) send(item.key(), item.value());
+  for (const auto& item : module.named_buffers())
+    if (item.value().defined()) send(item.key(), item.value());
+}
+
+}  // namespace
+
+struct Sharded::Impl {
+  Impl(collective::Communicator& comm, torch::nn::Module& module, const ShardedOptions& options, int cores, int ranks_here)
+      : blocks(options.blocks),
+        core((check_offload(module, options), broadcast_module(comm, module), comm), parameters_of(module, options), options_of(options),
+             optim::make(options.optimizer), cores, ranks_here) {
+    begin(true);
+  }
+  void begin(bool sync) { core.begin({.step = steps + 1, .lr = core.rule()->default_lr()}, sync); }
+
+  const std::vector<ShardedBlock> blocks;
+  engine::Engine core;
+  std::int64_t steps = 0;
+};
+
+Sharded::Sharded(Job& job, torch::nn::Module& module, const ShardedOptions& options)
+    : Sharded(job.comm(), module, options, job.suggested_threads() * job.local_size(), job.local_size()) {}
+
+Sharded::Sharded(collective::Communicator& comm, torch::nn::Module& module, const ShardedOptions& options, int cores, int ranks_here)
+    : impl_(std::make_unique<Impl>(comm, module, options, cores, ranks_here)) {}
+
+Sharded::~Sharded() = default;
+
+at::Tensor Sharded::block(const std::string& name, const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& forward) {
+  if (!impl_->core.shards_parameters()) return forward(x);
+  for (const auto& b : impl_->blocks)
+    if (b.name == name) return impl_->core.unsharder().run(name, *b.module, x, forward);
+  throw_failure(Kind::usage, "block '{}' is none of those that Sharded was given: name it in ShardedOptions::blocks", name);
+}
+
+engine::Verdict Sharded::step() { return step(impl_->core.rule()->default_lr()); }
+
+engine::Verdict Sharded::step(double lr) {
+  impl_->core.set_rate(lr);
+  engine::Verdict verdict = impl_->core.finish();
+  ++impl_->steps;
+  impl_->begin(true);
+  return verdict;
+}
+
+Sharded::Pause::Pause(Sharded* sharded) : sharded_(sharded) { sharded_->impl_->begin(false); }
+Sharded::Pause::~Pause() { sharded_->impl_->begin(true); }
+
+engine::Engine& Sharded::engine() { return impl_->core; }
+
+}  // namespace cohort::ddp

@@ -1,0 +1,95 @@
+// Sharded trains a module whose optimizer state, gradients and (stage 3) parameters are sharded over the ranks, in a loop of your own.
+//
+//   cohort::Job job = cohort::init();
+//   cohort::Sharded zero(job, *net, {.stage = 3, .optimizer = "adamw(lr=1e-3)",
+//                                    .blocks = {{"in", net->in.ptr()}, {"out", net->out.ptr()}}});
+//   for (...) {                                       // every rank its own batches
+//     x = zero.block("in", x, [&](auto& x) { return net->in(x); });   // stage 3: parameters are gathered while a block runs
+//     loss.backward();                              // gradients are reduced as they come: param.grad is undefined afterwards
+//     zero.step();                                  // reduce, clip, update: the same verdict on every rank
+//   }
+//
+// Rules. Every rank runs the same blocks in the same order and calls backward() and step() equally often; a rank without samples runs them
+// on an empty batch. Parameters of no block are not sharded. Module and job must outlive it; in stage 3 its parameters can be read while a
+// block runs or a Hold lives, and for good after make_whole(). Owner: the caller. Threads: the one that trains. Failure: from backward()
+// and step(), naming the bucket and the rank; Kind::usage from the constructor, on all ranks, when their modules differ.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/base/bytes.h"
+#include "cohort/base/config.h"
+#include "cohort/engine/engine.h"
+
+namespace cohort::job {
+class Job;
+}
+namespace torch::nn {
+class Module;
+}
+
+namespace cohort::ddp {
+
+using job::Job;
+
+struct ShardedBlock {
+  std::string name;
+  std::shared_ptr<torch::nn::Module> module;
+};
+
+struct ShardedOptions {
+  int stage = 1;
+  std::string optimizer = "adamw";
+  double clip_norm = 0;  // largest norm of the whole gradient; 0: no clipping
+  ByteSize first_bucket{1_MiB};
+  ByteSize bucket{25_MiB};
+  int lanes = -1;                      // threads that reduce buckets while backward runs; -1: decided from the free cores
+  bool sum = false;                    // gradients are added up over the ranks, not averaged
+  std::string more{};                  // further parameters of the strategy: "buddy=true"
+  std::vector<ShardedBlock> blocks{};  // stage 3
+};
+
+class Sharded {
+ public:
+  Sharded(Job& job, torch::nn::Module& module, const ShardedOptions& options = {});
+  // cores, ranks_here: of this host, for choosing lanes.
+  Sharded(collective::Communicator& comm, torch::nn::Module& module, const ShardedOptions& options = {}, int cores = 1, int ranks_here = 1);
+  ~Sharded();
+  Sharded(const Sharded&) = delete;
+  Sharded& operator=(const Sharded&) = delete;
+
+  at::Tensor block(const std::string& name, const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& forward);
+  engine::Verdict step();  // with the optimizer's own learning rate
+  engine::Verdict step(double lr);
+
+  // While it lives one backward() adds to the gradients of the step, and step() is not called for it: all but the last of a large batch.
+  class Pause {
+   public:
+    explicit Pause(Sharded* sharded);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Sharded* sharded_;
+  };
+  [[nodiscard]] Pause no_sync() { return Pause(this); }
+
+  engine::Engine& engine();  // shards for checkpoints, bytes held, bytes communicated
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cohort::ddp
+
+namespace cohort {
+using ddp::Sharded;
+using ddp::ShardedBlock;
+using ddp::ShardedOptions;
+}  // namespace cohort

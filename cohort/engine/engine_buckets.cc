@@ -1,0 +1,85 @@
+// Which parameters share a bucket: planned before the first step, and once more after it, by the order in which gradients arrived.
+#include <algorithm>
+#include <utility>
+
+#include "cohort/engine/engine.h"
+
+namespace cohort::engine {
+namespace {
+
+constexpr int kTypes = static_cast<int>(at::ScalarType::NumOptions);
+
+}  // namespace
+
+void Engine::make_buckets(const std::vector<std::size_t>& order) {
+  std::vector<PlanTensor> tensors;
+  const bool by_unit = stage() >= 3;  // a unit is a bucket
+  for (const std::size_t i : order) {
+    const int type = static_cast<int>(parameters_[i].tensor.scalar_type());
+    tensors.push_back({parameters_[i].tensor.nbytes(), by_unit ? (parameters_[i].unit + 1) * kTypes + type : type});
+  }
+  std::vector<std::unique_ptr<sync::Bucket>> fresh;
+  for (const auto& picked : plan_buckets(tensors, options_.first_bucket, by_unit ? ByteSize{0} : options_.bucket)) {
+    std::vector<sync::Member> members;
+    sync::Sharding shared = sharding();
+    if (parameters_[order[picked[0]]].unit < 0) shared.stage = std::min(stage(), 2);
+    for (const std::size_t k : picked) {
+      const Parameter& p = parameters_[order[k]];
+      members.push_back({.name = p.name, .param = p.tensor, .group = p.group, .order = order[k]});
+    }
+    fresh.push_back(std::make_unique<sync::Bucket>(static_cast<int>(fresh.size()), std::move(members), comm_, shared, pool_.get()));
+    if (rule_) fresh.back()->own_parameters(*rule_, comm_);
+  }
+  const auto old = std::exchange(buckets_, std::move(fresh));
+  const auto old_bucket = std::exchange(bucket_of_, {}), old_place = std::exchange(place_in_, {});
+  index_buckets();
+  if (old.empty() || !rule_) return;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)  // optimizer state moves along with its parameter
+    for (std::size_t k = 0; k < rule_->state_names().size(); ++k) {
+      const auto& from = *old[old_bucket[i]];
+      const auto& to = *buckets_[bucket_of_[i]];
+      to.state(to.members()[place_in_[i]], k).copy_(from.state(from.members()[old_place[i]], k));
+    }
+}
+
+void Engine::index_buckets() {
+  bucket_of_.assign(parameters_.size(), 0);
+  place_in_.assign(parameters_.size(), 0);
+  std::vector<std::size_t> members;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    members.push_back(buckets_[b]->members().size());
+    for (std::size_t k = 0; k < buckets_[b]->members().size(); ++k) {
+      bucket_of_[buckets_[b]->members()[k].order] = b;
+      place_in_[buckets_[b]->members()[k].order] = k;
+    }
+  }
+  arrivals_.assign_buckets(std::move(members));
+}
+
+// After the first step buckets follow the order in which gradients really arrived: rank 0's, so that it is the same on all.
+void Engine::reorder() {
+  ordered_ = true;
+  if (stage() > 0) return reorder_buckets();
+  if (lanes_.empty()) return;
+  auto arrived = arrivals_.order();
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (!arrivals_.arrived(i)) arrived.push_back(i);  // these may keep others waiting: to the end
+  std::vector<std::int64_t> order(arrived.begin(), arrived.end());
+  comm_.broadcast(collective::piece(std::span(order)), Rank{0}, {.name = "order of gradients"});
+  make_buckets({order.begin(), order.end()});
+}
+
+// What is sharded stays where it is: the same buckets in another order.
+void Engine::reorder_buckets() {
+  const auto& completed = arrivals_.completed();
+  std::vector<std::int64_t> order(completed.begin(), completed.end());
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    if (std::find(completed.begin(), completed.end(), b) == completed.end()) order.push_back(static_cast<std::int64_t>(b));
+  comm_.broadcast(collective::piece(std::span(order)), Rank{0}, {.name = "order of buckets"});
+  std::vector<std::unique_ptr<sync::Bucket>> sorted;
+  for (const auto b : order) sorted.push_back(std::move(buckets_[static_cast<std::size_t>(b)]));
+  buckets_ = std::move(sorted);
+  index_buckets();
+}
+
+}  // namespace cohort::engine

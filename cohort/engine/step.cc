@@ -1,0 +1,177 @@
+// A training step, in the order it happens:
+//   begin()        the engine is ready for one backward
+//   on_gradient()  called by backward's hooks: a gradient arrived; a bucket that is complete goes to its lane
+//   carry()        1 gather and 2 reduce a bucket's gradients, on a lane beside backward or in finish()
+//   finish()       3 the vote (decide.cc), then, when all ranks committed, for every bucket
+//   update_and_publish()  4 update what this rank owns, 5 send fresh parameters to the ranks that read them
+#include "cohort/engine/step.h"
+
+#include <utility>
+
+#include "cohort/base/trace.h"
+#include "cohort/collective/peers/execute_plan.h"
+#include "cohort/collective/shared/wait_timer.h"
+#include "cohort/engine/engine.h"
+#include "cohort/engine/update.h"
+#include "cohort/optim/measure.h"
+
+namespace cohort::engine {
+namespace {
+
+double since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
+
+}  // namespace
+
+void Engine::begin(const optim::StepInfo& step, bool sync) {
+  if (syncing_ && !arrivals_.none_yet())
+    throw_failure(Kind::usage, "begin() before finish(): gradients of step {} are under way", step_.step);
+  if (open_ && stage() >= 2 && !syncing_)
+    lanes_.await_carried(pass());  // the backward before this one: its gradients are reduced and added
+  for (const auto& b : buckets_) b->attach();
+  step_ = step;
+  step_.clear_grad = stage() < 2;  // views are added to; other gradients replace what was there
+  syncing_ = sync;
+  open_ = true;
+  step_state_ = StepState::open;
+  if (!sync && stage() < 2) return;
+  if (!sync && options_.norms)
+    throw_failure(Kind::usage,
+                  "norms with accumulation in stage {}: no rank has the sum of its own gradients; turn off norms, or take stage 1",
+                  stage());
+  arrivals_.start(parameters_.size(), sync && !ordered_);
+  lanes_.expect(pass());
+}
+
+void Engine::on_gradient(std::size_t parameter) {
+  arrivals_.touch(parameter);
+  const bool reduces = syncing_ || (open_ && stage() >= 2);
+  if (syncing_ && arrivals_.none_yet() && on_first_) on_first_();
+  if (reduces) arrivals_.refuse_second(parameter, parameters_[parameter].name, step_.step);
+  const std::size_t b = bucket_of_[parameter];
+  if (stage() >= 2) {
+    if (!buckets_[b]->in_flight()) lanes_.wait_for_buffer(*pool_);
+    buckets_[b]->take(place_in_[parameter]);
+  }
+  if (reduces && arrivals_.add(parameter, b)) lanes_.ready(b, pass());
+}
+
+namespace {
+
+// This rank's own gradients of all members.
+void measure_all(const sync::Bucket& bucket, optim::Measure& found) {
+  const auto* const all = static_cast<const std::byte*>(bucket.gradients().data);
+  for (const auto& m : bucket.members()) optim::measure(all + m.first * optim::size_of(bucket.real()), m.count, bucket.real(), found);
+}
+
+// Of the reduced gradients this rank's part: what it owns, and where all own everything an even share of the measuring.
+void measure_part(const sync::Bucket& bucket, bool replicated, const collective::Communicator& comm, optim::Measure& found) {
+  for (const auto& m : bucket.members()) {
+    const std::size_t owned = bucket.owned(m).count;
+    const int turn = (comm.rank().value + static_cast<int>(m.order)) % comm.size();  // small tensors do not all fall to one rank
+    const auto part = replicated ? collective::part_of(owned, comm.size(), turn, optim::kMeasureBlock) : collective::Range{0, owned};
+    const auto* const first = static_cast<const std::byte*>(bucket.gradient(m)) + part.first * optim::size_of(bucket.real());
+    optim::measure(first, part.size(), bucket.real(), found);
+  }
+}
+
+}  // namespace
+
+// The last gradient of the bucket has arrived; buckets go in plan order.
+BucketReport carry(sync::Bucket& bucket, const StepContext& context, const sync::CommContext& comm, const ReductionPass& pass) {
+  const Span span{"carry", bucket.name(), bucket.bytes()};
+  BucketReport report{.bucket = &bucket};
+  const auto start = Clock::now();
+  const double waited = collective::wait_time().count();
+  bucket.gather();  // 1 nothing to copy where gradients are views into the bucket, or were taken as they arrived
+  optim::Measure before, after;
+  if (context.measure_before) measure_all(bucket, before);  // the noise of a single rank's gradient, for what adapts to it
+  context.strategy.reduce_gradients(bucket, comm);          // 2
+  if (pass.last) bucket.send_to_buddy(*comm.comm);          // where each rank has a buddy, its piece goes there too
+  report.seconds.wait = collective::wait_time().count() - waited;
+  report.seconds.reduce = since(start);
+  report.before = before.squared;
+  if (!pass.last) return report;
+  if (!context.early_update || context.measure_before)
+    measure_part(bucket, context.replicated, *comm.comm, after);  // for the vote, while memory is hot
+  report.finite = after.finite;
+  report.after = after.squared;
+  if (context.early_update) update_and_publish(bucket, context, comm, pass.step);  // fused: memory is hot, and no vote can skip the step
+  return report;
+}
+
+Verdict Engine::finish(std::span<const double> sums) {
+  if (!syncing_) throw_failure(Kind::usage, "finish() without begin(): the gradients of this step were not waited for");
+  const auto reports = lanes_.await_carried(pass());
+  syncing_ = open_ = false;
+  step_state_ = StepState::undecided;
+  Verdict verdict = vote(sums, reports);  // 3
+  const auto start = Clock::now();
+  decision_ = {verdict.committed, verdict.clip, find_missing(verdict.sums.back())};
+  if (before_update_) before_update_();
+  updated_ = 0;
+  step_state_ = StepState::decided;
+  verdict.sums.pop_back();
+  if (rule_ && verdict.committed && !options_.early_update) update_all();
+  if (rule_ && !verdict.committed) zero_gradients();
+  arrivals_.clear_touched(parameters_.size());
+  verdict.seconds.update = since(start);
+  if (!ordered_) reorder();
+  return verdict;
+}
+
+void Engine::update_all() {
+  for (const auto& b : buckets_) {
+    ++updated_;  // what can fail in update_and_publish() comes after the update
+    update_and_publish(*b, update_context(), {&comm_, {}}, decided_step(), decision_.missing);
+  }
+}
+
+// The step is committed.
+void update_and_publish(sync::Bucket& bucket, const StepContext& context, const sync::CommContext& comm, const optim::StepInfo& step,
+                        const std::vector<bool>& missing) {
+  if (context.rule == nullptr) return;
+  const Span span{"update", bucket.name(), bucket.bytes()};
+  update(bucket, context, step, missing);
+  context.strategy.publish_parameters(bucket, comm);  // 5
+}
+
+// 4 What this rank owns, and its copy of what the rank before it owns.
+void update(sync::Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const std::vector<bool>& missing) {
+  std::vector<void*> state;
+  const auto pass = [&](const optim::Slice& slice) {
+    context.in_lane ? context.rule->update(slice, step) : update_by_all(*context.rule, slice, step);
+  };
+  for (const auto& m : bucket.members()) {
+    if (!missing.empty() && missing[m.order]) continue;
+    pass(bucket.slice(m, state));
+    if (bucket.has_buddy_copy()) pass(bucket.buddy_slice(m, state));
+  }
+  bucket.mark_consumed();
+}
+
+optim::StepInfo Engine::decided_step() const {
+  optim::StepInfo step = step_;
+  step.grad_scale *= decision_.clip;
+  return step;
+}
+
+StepContext Engine::update_context() const { return {.strategy = *strategy_, .rule = rule_.get(), .in_lane = false}; }
+
+void Engine::finish_step_alone(const Decision& decision) {
+  if (step_state_ == StepState::open || step_.step == 0) throw_failure(Kind::bug, "step {} had not come to its vote", step_.step);
+  if (step_state_ == StepState::undecided) updated_ = 0;
+  decision_ = decision;
+  step_state_ = StepState::decided;
+  if (!decision_.committed) return zero_gradients();
+  for (; updated_ < buckets_.size(); ++updated_) update(*buckets_[updated_], update_context(), decided_step(), decision_.missing);
+}
+
+void Engine::zero_gradients() {
+  for (const auto& b : buckets_) {
+    b->attach();
+    b->clear();
+  }
+  arrivals_.clear_touched(parameters_.size());
+}
+
+}  // namespace cohort::engine

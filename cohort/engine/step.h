@@ -1,0 +1,53 @@
+// The two passes over the buckets that make a step; step.cc tells them in order.
+//   carry()               gradients of a bucket are reduced over the ranks: on a lane while backward still runs, or by the calling thread
+//   update_and_publish()  after the vote: parameters are updated, and reach the ranks that read them
+// Before the vote no parameter has changed.
+// Threads: one at a time for a bucket. Failure: as the communicator's.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "cohort/optim/exact_sum.h"
+#include "cohort/optim/optimizer.h"
+#include "cohort/sync/strategy.h"
+
+namespace cohort::engine {
+
+using Buckets = std::vector<std::unique_ptr<sync::Bucket>>;
+
+struct StepSeconds {
+  double reduce = 0, wait = 0, update = 0;  // of one step: reducing gradients, of which waiting for other ranks; updating
+};
+
+// What both passes work with.
+struct StepContext {
+  sync::Strategy& strategy;
+  const optim::Optimizer* rule = nullptr;  // none: gradients are reduced and left to the caller
+  bool early_update = false;
+  bool measure_before = false;
+  bool in_lane = true;      // beside backward, which has the rank's threads
+  bool replicated = false;  // parameters and gradients: ranks share the measuring of the reduced gradients
+};
+
+// What one pass over the gradients is for.
+struct ReductionPass {
+  optim::StepInfo step{};
+  bool last = true;  // of an accumulated step; before it gradients are reduced and added, no more
+};
+
+// What reducing a bucket found out.
+struct BucketReport {
+  const sync::Bucket* bucket = nullptr;
+  optim::ExactSum before;  // squared norm of this rank's own gradients, when asked for
+  optim::ExactSum after;   // of the reduced ones that this rank owns
+  bool finite = true;      // all of those
+  StepSeconds seconds;
+};
+
+BucketReport carry(sync::Bucket& bucket, const StepContext& context, const sync::CommContext& comm, const ReductionPass& pass);
+// missing: by a parameter's order; true: no rank had a gradient for it, and it stays as it is. Empty: none is missing.
+void update(sync::Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const std::vector<bool>& missing);
+void update_and_publish(sync::Bucket& bucket, const StepContext& context, const sync::CommContext& comm, const optim::StepInfo& step,
+                        const std::vector<bool>& missing = {});
+
+}  // namespace cohort::engine

@@ -1,0 +1,55 @@
+// A job whose workers are lost, leave and join while it runs: starts the workers that its coordinator asks for, here or on hosts that have
+// a free slot, runs the discovery script again and again, and restarts a supervised coordinator. Owner: launch(). Threads and failure: as
+// JobLoop.
+#pragma once
+#include <optional>
+
+#include "cohort/launch/discovery.h"
+#include "cohort/launch/job_loop.h"
+
+namespace cohort::launch {
+
+class ElasticJob final : public JobLoop {
+ public:
+  using JobLoop::JobLoop;
+
+ private:
+  void start() override;
+  Deadline add_polls(std::vector<pollfd>& fds) override;
+  bool handle_signal(int number) override;
+  void note_end(const Ranks::Ended& ended) override;
+  void child_ended(pid_t pid, int status) override;
+  void after_ends() override;
+  void check_deadlines() override;
+  bool goes_on() const override;
+  bool ended_badly() const override { return stopped_worker_failed_; }  // workers that the job lost before do not count
+  std::optional<int> own_exit_code() override;
+
+  void start_discovery();
+  void note_lost_with_host(const Ranks::Ended& ended, const elastic::Process& process);
+  bool failed_after_training(const Ranks::Ended& ended) const;
+  elastic::Process process_of(int worker) const;
+  elastic::Workforce workforce() const;
+  void look_for_hosts();
+  void start_missing_workers();
+  void start_workers_here();
+  void start_workers_on_hosts();
+  void restart_coordinator_if_due();
+  void end_hung_workers();
+
+  LocalRanks* local_ = nullptr;    // ranks_, where workers are children of this process ..
+  RemoteRanks* remote_ = nullptr;  // .. or where agents start them
+  std::optional<Discovery> discovery_;
+  int requested_ = 0;                             // workers that were asked for by a signal
+  int missing_ = 0;                               // workers that are wanted and not started yet: no host has had a free slot
+  int reported_missing_ = 0;                      // .. as was said last
+  int usage_failures_ = 0;                        // workers that came later and found the settings wrong
+  std::optional<Ranks::Ended> last_end_;          // of a worker that the job had not released
+  std::optional<Ranks::Ended> failed_after_end_;  // the first that failed when the job had been trained to its end
+  bool stopped_worker_failed_ = false;            // a worker, after the user had stopped the job
+  bool coordinator_lost_ = false;                 // there is no coordinator, and will be none
+  Deadline no_worker_deadline_;                   // without any worker the launcher waits so long for the coordinator to ask for some
+  Deadline hang_deadline_;                        // workers that have not ended by then hang
+};
+
+}  // namespace cohort::launch

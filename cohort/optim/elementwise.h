@@ -1,0 +1,73 @@
+// The one loop of all update rules: read param, grad and states, compute, write back; everything is touched once.
+// A rule hands over a Pass, its constants already rounded to the element type and one call that updates one element:
+//   template <class T> struct Pass { T rate;  COHORT_INLINE void operator()(T& w, T g, T& momentum) const { ... } };
+//   for_each_element<T, 1>(Pass<T>{...}, slice, info);                    // 1: the number of states
+// Only +, -, *, / and sqrt, each correctly rounded, so that vectors of any width give the bits of the plain loop. No std::pow and no
+// std::fma in a Pass; a condition on a constant of the step is a template parameter (with_flag), not a branch.
+// For the rules' own files, which compile with -O3 -fno-math-errno (CMakeLists.txt): neither may change a bit.
+#pragma once
+#include <array>
+#include <type_traits>
+#include <utility>
+
+#include "cohort/optim/isa.h"
+#include "cohort/optim/optimizer.h"
+
+namespace cohort::optim {
+
+template <class Call>
+void with_flag(bool flag, const Call& call) {
+  flag ? call(std::true_type{}) : call(std::false_type{});
+}
+template <class Call>
+void with_real(Real real, const Call& call) {
+  real == Real::f32 ? call(float{}) : call(double{});
+}
+
+namespace inner {
+
+template <class T, std::size_t States>
+struct Runs {
+  T* w;
+  T* g;
+  std::array<T*, States> s;
+  std::size_t count;
+  T scale;
+};
+
+template <bool clear, class T, std::size_t States, class Pass, std::size_t... I>
+COHORT_INLINE void loop(const Pass& given, const Runs<T, States>& runs, std::index_sequence<I...>) {
+  const Pass pass = given;  // copies live in registers; references could alias what the loop writes
+  const Runs<T, States> r = runs;
+#if !defined(__clang__)  // which compares the addresses at run time instead
+#pragma GCC ivdep
+#endif
+  for (std::size_t i = 0; i < r.count; ++i) {
+    pass(r.w[i], r.g[i] * r.scale, r.s[I][i]...);
+    if constexpr (clear) r.g[i] = 0;
+  }
+}
+
+template <bool clear, class T, std::size_t States, class Pass>
+void loop_plain(const Pass& pass, const Runs<T, States>& runs) {
+  loop<clear>(pass, runs, std::make_index_sequence<States>{});
+}
+template <bool clear, class T, std::size_t States, class Pass>
+COHORT_FOR_AVX2 void loop_avx2(const Pass& pass, const Runs<T, States>& runs) {
+  loop<clear>(pass, runs, std::make_index_sequence<States>{});
+}
+template <bool clear, class T, std::size_t States, class Pass>
+void loop_best(const Pass& pass, const Runs<T, States>& runs) {
+  current_isa() == Isa::avx2 ? loop_avx2<clear>(pass, runs) : loop_plain<clear>(pass, runs);
+}
+
+}  // namespace inner
+
+template <class T, std::size_t States, class Pass>
+void for_each_element(const Pass& pass, const Slice& slice, const StepInfo& info) {
+  inner::Runs<T, States> runs{static_cast<T*>(slice.param), static_cast<T*>(slice.grad), {}, slice.count, static_cast<T>(info.grad_scale)};
+  for (std::size_t k = 0; k < States; ++k) runs.s[k] = static_cast<T*>(slice.state[k]);
+  info.clear_grad ? inner::loop_best<true>(pass, runs) : inner::loop_best<false>(pass, runs);
+}
+
+}  // namespace cohort::optim

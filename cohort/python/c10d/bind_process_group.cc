@@ -1,0 +1,53 @@
+// The functions of the c10d backend for python/cohort/distributed.py.
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "cohort/python/bind.h"
+#include "cohort/python/c10d/allocator.h"
+#include "cohort/python/c10d/process_group.h"
+#include "cohort/python/options.h"
+
+namespace py = pybind11;
+
+namespace cohort::python {
+namespace {
+
+// The timeout given to torch takes precedence over COHORT_TIMEOUT.
+JobOptions options_with(double timeout) {
+  JobOptions options = options_from_environment();
+  options.timeout = Seconds{timeout};
+  options.start_timeout = Seconds{timeout};
+  return options;
+}
+
+c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, double timeout, std::string name,
+                                         std::string address, std::vector<int64_t> global_ranks) {
+  StoreRendezvous how{store, rank, size, std::move(name), std::move(address), raising([&] { return options_with(timeout); })};
+  return c10::make_intrusive<ProcessGroupCohort>(std::move(how), std::move(global_ranks));
+}
+
+at::Tensor shared_tensor(const std::vector<int64_t>& sizes, at::ScalarType type) {
+  return raising([&] { return SharedMemoryPool::instance().tensor(sizes, type); });
+}
+
+py::dict pool_stats() {
+  const auto stats = SharedMemoryPool::instance().stats();
+  py::dict all;
+  all["in_use"] = stats.in_use;
+  all["cached"] = stats.cached;
+  all["peak"] = stats.peak;
+  return all;
+}
+
+}  // namespace
+
+void bind_process_group(py::module_& m) {
+  m.def("_create_process_group", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
+        py::arg("address"), py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
+  m.def("_shutdown_process_groups", &shutdown_all_groups);
+  m.def("_shared_tensor", &shared_tensor, py::arg("sizes"), py::arg("dtype"));
+  m.def("_shared_pool_stats", &pool_stats);
+  m.def("_serve_large_tensors", &serve_large_tensors, py::arg("threshold"));
+}
+
+}  // namespace cohort::python

@@ -1,0 +1,71 @@
+// The CheckpointManager saves and restores a run: parameters, buffers, optimizer state, position. It writes in the background. Where all
+// ranks hold the same values rank 0 writes (model.safetensors, optimizer.safetensors, manifest.json); where the engine shards, every rank
+// writes what it owns, all into one checkpoint, which is complete when the last part is (checkpoint/sharded_save.h). Any number of ranks at
+// any stage can resume from either (another number rebalances the rest of the epoch). Owner: Trainer. Threads: one. Failure: restore()
+// throws, on all ranks; a save that fails (full disk) is reported, on all ranks that had a part in it, and training goes on.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cohort/checkpoint/writer.h"
+#include "cohort/train/loop/state_io.h"
+
+namespace cohort::checkpoint {
+class StagingDirectory;
+}
+
+namespace cohort::train {
+
+class CheckpointManager {
+ public:
+  // fence: of an elastic job, which epoch saves; restore() keeps processes of earlier ones from doing so (checkpoint/fence.h).
+  CheckpointManager(collective::Communicator& comm, TrainLoop& loop, const TrainConfig& config, std::string config_text,
+                    checkpoint::Fence fence = {});
+
+  // The step it resumed from, the same on every rank. Damaged checkpoints that were passed over are errors in the log.
+  std::optional<std::int64_t> restore();
+  void save_if_due(bool epoch_ended);  // after a step
+  void save();                         // now; every rank calls it
+  // Waits for the save in flight, bounded. aborted: set by another thread when other ranks of it are lost: Kind::aborted.
+  void finish(const std::atomic<bool>* aborted = nullptr);
+  // With buddy copies, after a rank was lost (`why` names it): the survivors save what all of them and the lost one had. The checkpoint, or
+  // nothing, and the log says why. Not a collective: ranks coordinate through files (emergency_save.h).
+  std::optional<checkpoint::Checkpoint> save_emergency(const Error& why);
+  // A save in flight no longer waits for these ranks. Not a collective.
+  void abandon_save(std::span<const Rank> lost) noexcept;
+  bool saved() const { return !writer_ || saved_step_ == loop_.step(); }  // the newest update is on disk
+  const std::string& folder() const { return folder_; }
+
+ private:
+  struct PendingSaves;
+  checkpoint::Snapshot snapshot();
+  void describe(checkpoint::Manifest& m) const;
+  checkpoint::Writer::Save save_shard() const;
+  void save_whole();
+  void save_sharded();
+  std::unique_ptr<checkpoint::StagingDirectory> open_staging();  // rank 0: where this save is written; none: no save now
+  void find_newest(std::span<std::int64_t> position);            // rank 0: the newest whole checkpoint; step, epoch, samples of the epoch
+  void note(const checkpoint::Outcome& outcome);
+  void note_skipped();
+
+  collective::Communicator& comm_;
+  TrainLoop& loop_;
+  const TrainConfig config_;
+  const std::string config_text_, folder_;
+  const checkpoint::Fence fence_;
+  const bool sharded_;                                 // every rank has a part in every save
+  const std::set<std::string> sharded_parameters_;     // parameters of which no rank holds all
+  const std::shared_ptr<PendingSaves> pending_saves_;  // the save in flight, shared with the thread that writes
+  std::unique_ptr<checkpoint::Store> store_;           // rank 0
+  std::unique_ptr<checkpoint::Writer> writer_;         // rank 0; with sharding every rank
+  std::int64_t rendezvous_ = 0;   // number of the emergency save's folder: the same on every rank, of this start of the run only
+  std::string in_flight_;         // the folder of the save that may be under way
+  checkpoint::Checkpoint found_;  // what restore() resumes from
+  std::int64_t last_saved_ = -1;  // the step of the newest checkpoint that is written or being written
+  std::int64_t saved_step_ = -1;  // of the newest that is whole on disk
+  int skipped_ = 0;               // saves in a row that were left out, the disk being busy with an older one
+};
+
+}  // namespace cohort::train

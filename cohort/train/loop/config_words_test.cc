@@ -1,0 +1,38 @@
+// The documentation of settings names the variants that there are: the words come from torch-free tables, which are held to the real ones.
+#include <gmock/gmock.h>
+
+#include "cohort/nn/models_words.h"
+#include "cohort/nn/zoo.h"
+#include "cohort/sync/schemas.h"
+#include "cohort/sync/strategy.h"
+#include "cohort/train/config.h"
+
+namespace cohort::train {
+namespace {
+
+using testing::HasSubstr;
+
+std::string doc_of(const std::string& path) {
+  TrainConfig values;
+  const Config config(values);
+  for (const Field& field : config.all())
+    if (field.path == path) return field.doc;
+  return "no such setting";
+}
+
+TEST(ConfigWords, OfModelsAreThoseOfTheZoo) {
+  std::vector<std::string_view> names;
+  for (const nn::Architecture* row : nn::architectures()) names.push_back(row->name);
+  EXPECT_THAT(nn::kModelsWords, testing::ElementsAreArray(names));
+  for (const auto name : names) EXPECT_THAT(doc_of("model"), HasSubstr(std::string(name)));
+}
+
+TEST(ConfigWords, OfSyncAreThoseOfTheStrategies) {
+  for (const SpecSchema* schema : sync::strategy_schemas()) {
+    EXPECT_EQ(sync::make(schema->name())->name(), schema->name());
+    EXPECT_THAT(doc_of("sync"), HasSubstr(schema->name() + "("));
+  }
+}
+
+}  // namespace
+}  // namespace cohort::train

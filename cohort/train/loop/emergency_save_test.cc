@@ -1,0 +1,33 @@
+#include "cohort/train/loop/emergency_save.h"
+
+#include <gmock/gmock.h>
+
+#include "cohort/base/failure_of.h"
+
+namespace cohort::train {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(SurvivorState, ComesBackBitForBit) {
+  const SurvivorState mine{12, true, {false, 0.1 + 0.2, {true, false, true}}};
+  const SurvivorState read = parse_survivor_state(format_survivor_state(mine), "rank-00001.json");
+  EXPECT_EQ(read.step, 12);
+  EXPECT_TRUE(read.undecided);
+  EXPECT_FALSE(read.decision.committed);
+  EXPECT_EQ(read.decision.clip, 0.1 + 0.2);
+  EXPECT_EQ(read.decision.missing, mine.decision.missing);
+  EXPECT_THAT(failure_of([] { parse_survivor_state("{}", "rank-00001.json"); }).what, HasSubstr("rank-00001.json"));
+}
+
+TEST(SurvivorState, OfTheFurthestIsFollowedByThoseWithoutTheResultOfTheVote) {
+  const std::vector<SurvivorState> all{{5, false, {}}, {6, false, {true, 0.5, {}}}, {5, true, {}}};
+  EXPECT_THAT(failure_of([&] { furthest(all); }).what, HasSubstr("another is at 5")) << "the first had not come to the vote";
+  const SurvivorState end = furthest(std::span(all).subspan(1));
+  EXPECT_EQ(end.step, 6);
+  EXPECT_EQ(end.decision.clip, 0.5);
+  EXPECT_EQ(furthest(std::span(all).subspan(2)).step, 5) << "no survivor knows the result: the step is made again";
+}
+
+}  // namespace
+}  // namespace cohort::train

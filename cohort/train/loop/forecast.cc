@@ -1,0 +1,182 @@
+#include "cohort/train/loop/forecast.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "cohort/base/deadline.h"
+#include "cohort/base/error.h"
+#include "cohort/base/spec.h"
+#include "cohort/data/loader.h"
+#include "cohort/engine/bucket_plan.h"
+#include "cohort/engine/update.h"
+#include "cohort/optim/measure.h"
+#include "cohort/optim/optimizer.h"
+#include "cohort/plan/forecast/profile_model.h"
+#include "cohort/train/loop/model_and_data.h"
+
+namespace cohort::train {
+
+using plan::forecast::KernelTimings;
+using plan::forecast::MicroBatch;
+
+namespace {
+
+constexpr int kTimings = 2;                        // of every kernel, after the first
+constexpr int kRuns = 5;                           // of a pass or a batch; the best counts
+constexpr std::size_t kMostElements = 16'000'000;  // passed over for real; the time of more is in proportion
+constexpr Seconds kBatchPatience{60};              // for one batch
+
+double best_of(const std::function<void()>& act) {
+  double best = 1e30;
+  for (int run = 0; run < kRuns; ++run) {
+    const auto start = Clock::now();
+    act();
+    best = std::min(best, Seconds(Clock::now() - start).count());
+  }
+  return best;
+}
+
+struct PassTimes {
+  double measure = 0, update = 0;
+};
+
+// Both passes over memory of the model's size, tensor by tensor as the engine makes them.
+PassTimes time_passes(const optim::Optimizer& rule, const plan::ModelProfile& profile) {
+  std::size_t all = 0, taken = 0;
+  for (const auto& p : profile.parameters) all += p.elements;
+  std::vector<std::vector<float>> memory(2 + rule.state_names().size(), std::vector<float>(std::min(all, kMostElements), 0.5F));
+  std::vector<optim::Slice> slices;
+  std::vector<std::vector<void*>> states;
+  for (const auto& p : profile.parameters) {
+    const std::size_t count = std::min(p.elements, memory[0].size() - taken);
+    if (count == 0) break;
+    states.emplace_back();
+    for (std::size_t i = 2; i < memory.size(); ++i) states.back().push_back(memory[i].data() + taken);
+    slices.push_back({.param = memory[0].data() + taken, .grad = memory[1].data() + taken, .state = {}, .count = count});
+    taken += count;
+  }
+  for (std::size_t i = 0; i < slices.size(); ++i) slices[i].state = states[i];
+  const double scale = taken == 0 ? 0 : static_cast<double>(all) / static_cast<double>(taken);
+  PassTimes passes;
+  passes.update = scale * best_of([&] {
+                    for (const auto& s : slices) engine::update_by_all(rule, s, {.step = 1, .lr = 1e-9, .clear_grad = true});
+                  });
+  passes.measure = scale * best_of([&] {
+                     optim::Measure found;
+                     for (const auto& s : slices) optim::measure(s.grad, s.count, optim::Real::f32, found);
+                   });
+  return passes;
+}
+
+double time_data(const TrainConfig& config, const std::shared_ptr<const data::Dataset>& set) {
+  if (config.data.threads > 0) return 0;  // made on other threads
+  data::Transforms transforms;
+  if (set->form().input == data::Input::pixels) transforms = data::Transforms::parse(config.data.transforms, *set);
+  data::Loader loader(set, {.share = share_of(config, set->size(), 1, 0), .transforms = transforms, .threads = 0});
+  return best_of([&] { loader.next(Deadline::in(kBatchPatience)); }) / config.data.accumulate;
+}
+
+MicroBatch micro_batch_of(const TrainConfig& config, const data::Dataset* set, const nn::Input& input) {
+  MicroBatch micro_batch{.sample = input.sizes,
+                         .tokens = input.tokens(),
+                         .batch = config.data.batch,
+                         .label_smoothing = config.optim.label_smoothing,
+                         .precision = config.precision};
+  micro_batch.next_tokens = input.tokens();
+  if (set == nullptr) return micro_batch;
+  micro_batch.sample = set->form().shape;
+  micro_batch.next_tokens = set->form().next_tokens;
+  return micro_batch;
+}
+
+// The first bucket is reduced first: gradients in the order in which backward makes them.
+std::vector<std::vector<std::size_t>> buckets_of(const plan::ModelProfile& profile, const engine::EngineOptions& options) {
+  std::vector<std::size_t> order(profile.parameters.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return profile.parameters[a].arrives < profile.parameters[b].arrives; });
+  std::vector<engine::PlanTensor> tensors;
+  for (const std::size_t i : order) tensors.push_back({.bytes = profile.parameters[i].bytes});
+  auto buckets = engine::plan_buckets(tensors, options.first_bucket, options.bucket);
+  for (auto& bucket : buckets)
+    for (auto& i : bucket) i = order[i];
+  return buckets;
+}
+
+// What a step touches: parameters, gradients, state or so, and the activations.
+std::size_t working_set(const plan::ModelProfile& profile) {
+  std::size_t bytes = profile.peak;
+  for (const auto& p : profile.parameters) bytes += 3 * p.bytes;
+  return bytes;
+}
+
+// Ways to recompute: that of the settings, and for a table those to compare it with.
+std::vector<std::string> ways_of(const TrainConfig& config, bool all) {
+  if (!all) return {config.recompute};
+  std::vector<std::string> ways{"none", "every(1)", "every(2)"};
+  if (std::find(ways.begin(), ways.end(), config.recompute) == ways.end()) ways.push_back(config.recompute);
+  return ways;
+}
+
+// Of the passes of the optimizer and of making a batch: timed here, or computed for the device of the options.
+void add_times(plan::PlanInput& input, const TrainConfig& config, const ForecastOptions& options, const optim::Optimizer& rule,
+               const std::shared_ptr<const data::Dataset>& set) {
+  const plan::ModelProfile& profile = input.profiles[0];
+  if (options.device) {
+    double elements = 0;
+    for (const auto& p : profile.parameters) elements += static_cast<double>(p.elements);
+    input.update = elements * static_cast<double>(optim::bytes_per_element(rule, optim::Real::f32, true)) / options.device->bytes;
+    input.measure = elements * sizeof(float) / options.device->bytes;
+    input.how = fmt::format("kernels by --flops {:.3g} and --membw {:.3g}", options.device->flops, options.device->bytes);
+    return;
+  }
+  const PassTimes passes = time_passes(rule, profile);
+  input.measure = passes.measure;
+  input.update = passes.update;
+  if (set) input.data = time_data(config, set);
+  input.how = fmt::format("{} kernels timed here, {} thread{}", profile.kernels, options.threads, options.threads == 1 ? "" : "s");
+}
+
+}  // namespace
+
+plan::PlanInput gather_plan_input(const TrainConfig& config, const ForecastOptions& options) {
+  at::set_num_threads(options.threads);
+  plan::PlanInput plan_input{
+      .model = config.model, .batch = config.data.batch, .accumulate = config.data.accumulate, .memory = options.memory};
+  std::shared_ptr<const data::Dataset> set;
+  try {
+    set = data::open_dataset(config.data.train);
+  } catch (const Failure& failure) {
+    plan_input.notes.push_back(fmt::format("the model's own input is planned with, and making batches takes no time: {}", failure.what()));
+  }
+  if (config.sync_batch_norm && options.ranks > 1)
+    plan_input.notes.emplace_back("sync_batch_norm: its small exchanges, two for each norm and step, are not in the plan");
+  if (!config.optim.frozen.empty())
+    plan_input.notes.emplace_back("optim.frozen: frozen parameters are planned for as if they were trained");
+  KernelTimings kernels(options.device);
+  const MicroBatch micro_batch = micro_batch_of(config, set.get(), plan::forecast::input_of(config.model, kernels));
+  const plan::ModelProfile first =
+      plan::forecast::profile_model(config.model, micro_batch, "none", kernels);  // finds every kernel; now they can be timed
+  for (int timing = 0; timing < kTimings; ++timing) kernels.remeasure_cold(working_set(first));
+  for (const std::string& way : ways_of(config, options.all_ways))
+    plan_input.profiles.push_back(plan::forecast::profile_model(config.model, micro_batch, way, kernels));
+  plan_input.links = {.ranks = options.ranks, .cores = options.cores, .link_speed = options.link_speed, .constants = options.constants};
+  plan_input.buckets = buckets_of(plan_input.profiles[0], config.engine);
+  const int cores =
+      options.link_speed ? options.ranks + 1 : options.cores;  // with links of its own a rank is taken to have a core to spare
+  const Spec strategy = Spec::parse(config.sync);
+  const auto* buddy = strategy.find("buddy");
+  plan_input.buddy = buddy != nullptr && buddy->value != "false";
+  plan_input.lanes =
+      options.ranks == 1 ? 0 : engine::choose_lanes(config.engine.lanes, cores, options.ranks, plan_input.buckets.size()).lanes;
+  const auto rule = optim::make(config.optimizer);
+  plan_input.state_sizes = {
+      .name = "fp32", .parameter = 4, .gradient = 4, .optimizer = 4.0 * static_cast<double>(rule->state_names().size())};
+  add_times(plan_input, config, options, *rule, set);
+  return plan_input;
+}
+
+}  // namespace cohort::train

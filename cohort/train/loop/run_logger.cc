@@ -1,0 +1,205 @@
+#include "cohort/train/loop/run_logger.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "cohort/base/file.h"
+#include "cohort/base/trace.h"
+#include "cohort/nn/unshard/unsharder.h"
+#include "cohort/observe/clocks.h"
+#include "cohort/observe/timeline.h"
+
+namespace cohort::train {
+namespace {
+
+double elapsed(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
+
+std::string rank_trace(const std::string& folder, int rank) { return fmt::format("{}/trace/rank{}.json", folder, rank); }
+
+}  // namespace
+
+RunLogger::RunLogger(collective::Communicator& comm, const TrainConfig& config, std::string config_text, const TrainLoop& loop)
+    : comm_(comm),
+      config_(config),
+      config_text_(std::move(config_text)),
+      folder_(run_folder(config)),
+      first_(comm.rank().value == 0),
+      scaled_(loop.scale().scales()) {
+  if (config.observe.trace) {
+    std::filesystem::create_directories(folder_ + "/trace");
+    Trace::set_clock_offset(observe::clock_offset_to_first(comm).offset_ns);
+    Trace::start(rank_trace(folder_, comm.rank().value), comm.rank());
+  }
+  if (!first_) return;
+  outputs_ = std::make_unique<MetricOutputs>(config, comm.rank(), loop.step());
+  earlier_seconds_ = curves_.load(outputs_->earlier());
+  stragglers_.load(outputs_->earlier());
+  if (const auto url = outputs_->url(); !url.empty()) say(fmt::format("metrics at {}", url));
+  open_terminal();
+}
+
+// The launcher's own terminal: a bar cannot be drawn through its pipe. Without one, lines are printed among those of say(), in order.
+void RunLogger::open_terminal() {
+  if (const char* tty = std::getenv("COHORT_TTY"); tty != nullptr && *tty != 0) terminal_ = ::open(tty, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  observe::ProgressOptions options;
+  options.fd = terminal_ >= 0 ? terminal_ : STDOUT_FILENO;
+  progress_ = std::make_unique<observe::Progress>(options);
+}
+
+RunLogger::~RunLogger() {
+  progress_.reset();
+  if (terminal_ >= 0) ::close(terminal_);
+}
+
+void RunLogger::say(const std::string& line) {
+  if (!first_) return;
+  if (progress_) progress_->clear();
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+void RunLogger::note(const std::string& line, std::initializer_list<observe::Field> fields) {
+  if (!first_) return;
+  say(line);
+  outputs_->line(fields);
+}
+
+void RunLogger::epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64_t done, std::int64_t total) {
+  window_start_ = Clock::now();
+  if (!first_) return;
+  progress_->start(fmt::format("epoch {}/{}", epoch + 1, epochs), static_cast<std::uint64_t>(total),
+                   static_cast<double>(config_.data.batch) * config_.data.accumulate * comm_.size());
+  progress_->update(static_cast<std::uint64_t>(done));
+}
+
+void RunLogger::find_stragglers(const StepResult& r, std::int64_t step) {
+  const auto changes = stragglers_.add_step(r.paces, step);
+  if (!changes) return;
+  outputs_->slow_ranks(stragglers_.slow_ranks());
+  for (const auto& change : *changes) {
+    outputs_->rank_slow(change);
+    note(fmt::format("step {}: {}", step, describe(change)),
+         {{"step", step}, {"slow_rank", change.rank.value}, {"slow", change.slow}, {"of_median", change.of_median}});
+  }
+}
+
+void RunLogger::step_done(const StepResult& r, std::int64_t step, std::int64_t done_in_epoch) {
+  phases_ += r.phases;
+  if (!first_) return;
+  find_stragglers(r, step);
+  samples_ += r.samples;
+  window_samples_ += r.samples;
+  window_loss_ += r.loss * r.samples;
+  std::vector<std::pair<std::string, double>> shown{{"loss", r.loss}};
+  if (scaled_) shown.emplace_back("scale", r.scale);
+  if (r.skipped > 0) shown.emplace_back("skipped", static_cast<double>(r.skipped));
+  progress_->update(static_cast<std::uint64_t>(done_in_epoch), std::move(shown));
+  if (!r.verdict.committed)
+    say(fmt::format("step {}: a gradient was not finite on some rank{}; the step was left out on all of them", step,
+                    scaled_ ? fmt::format(" at loss scale {}", r.scale) : ""));
+  last_ = r;
+  if (step % config_.observe.every_steps == 0) record(step);
+}
+
+void RunLogger::epoch_ends(std::int64_t step) {
+  if (first_ && window_samples_ > 0) record(step);  // the time of an evaluation is no training time
+}
+
+void RunLogger::record(std::int64_t step) {
+  const double took = elapsed(window_start_), seconds = earlier_seconds_ + elapsed(start_);
+  trained_seconds_ += took;
+  const TrainingPoint point{.step = step,
+                            .loss = window_loss_ / window_samples_,
+                            .lr = last_.lr,
+                            .samples_per_second = window_samples_ / took,
+                            .grad_norm_squared = last_.verdict.squared_after / last_.scale / last_.scale,
+                            .clip = last_.verdict.clip,
+                            .scale = last_.scale,
+                            .skipped = last_.skipped};
+  const auto x = static_cast<double>(step);
+  RunCurves::add(curves_.loss, x, point.loss, seconds);
+  RunCurves::add(curves_.rate, x, point.samples_per_second, seconds);
+  RunCurves::add(curves_.lr, x, point.lr, seconds);
+  if (scaled_) RunCurves::add(curves_.scale, x, point.scale, seconds);
+  outputs_->training(point, scaled_);
+  window_samples_ = window_loss_ = 0;
+  window_start_ = Clock::now();
+}
+
+void RunLogger::evaluated(const Evaluation& test, std::int64_t step, std::int64_t epoch) {
+  if (!first_ || test.samples == 0) return;
+  const double x = static_cast<double>(step), seconds = earlier_seconds_ + elapsed(start_);
+  RunCurves::add(curves_.test_loss, x, test.loss, seconds);
+  RunCurves::add(curves_.accuracy, x, 100 * test.accuracy, seconds);
+  outputs_->evaluation(test, step, epoch);
+  progress_->finish();
+  say(fmt::format("epoch {}: training loss {:.4f}, test loss {:.4f}, test accuracy {:.2f} %", epoch,
+                  curves_.loss.y.empty() ? 0.0 : curves_.loss.y.back(), test.loss, 100 * test.accuracy));
+}
+
+void RunLogger::show_values(TrainLoop& loop, std::int64_t step) {
+  const bool sharded = loop.engine().shards_parameters();  // then every rank helps to gather them, one after the other
+  const bool writes = outputs_ && outputs_->has_tensorboard();
+  if (!config_.observe.histograms || !config_.observe.tensorboard || (!writes && !sharded)) return;
+  for (const auto& [name, p] : loop.model().named_parameters()) {
+    std::optional<nn::Unsharder::Hold> hold;
+    if (sharded) hold.emplace(loop.engine().unsharder().hold(p));
+    if (writes) outputs_->histogram("parameters/" + name, step, p);
+  }
+}
+
+void RunLogger::show_images(const at::Tensor& batch) {
+  if (!first_ || !outputs_->has_tensorboard() || batch.dim() != 4 || (batch.size(1) != 1 && batch.size(1) != 3)) return;
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(batch.size(0), config_.observe.images); ++i)
+    outputs_->image(static_cast<int>(i), batch[i]);
+}
+
+void RunLogger::compare_with_plan(const StepProfiler& profiler) {
+  if (!first_ || profiler.steps() == 0) return;
+  const std::string path = forecast_file(config_);
+  if (!std::filesystem::exists(path))
+    return say(fmt::format("there is no forecast in {}: `cohort train --plan` makes it before it trains", path));
+  if (progress_) progress_->finish();
+  const plan::Comparison found = plan::compare(read_file(path), profiler.measured_step());
+  write_file_atomically(folder_ + "/plan.json", found.json);
+  say("\n" + found.text);
+}
+
+std::string RunLogger::merge_traces() {
+  Trace::stop();
+  comm_.barrier({.name = "traces are written"});
+  if (!first_) return {};
+  std::vector<std::string> files;
+  for (int r = 0; r < comm_.size(); ++r) files.push_back(rank_trace(folder_, r));
+  observe::merge_files(files, folder_ + "/trace.json");
+  return folder_ + "/trace.json";
+}
+
+RunSummary RunLogger::finish(const Evaluation& test, const TrainLoop& loop) {
+  if (progress_) progress_->finish();
+  RunSummary summary{.steps = loop.step(), .test = test, .seconds = elapsed(start_), .folder = folder_};
+  summary.skipped = loop.scale().skipped();
+  summary.scale = scaled_ ? loop.scale().value() : 0;
+  std::vector<double> all(static_cast<std::size_t>(comm_.size()) * observe::kPhases);
+  comm_.all_gather(collective::piece(std::span<double>(phases_.seconds)), collective::piece(std::span<double>(all)),
+                   {.name = "times of the ranks"});
+  for (std::size_t i = 0; i < all.size(); ++i) summary.phases.seconds[i % observe::kPhases] += all[i];
+  if (config_.observe.trace) summary.trace = merge_traces();
+  if (!first_) return summary;
+  outputs_->flush();
+  summary.train_loss = curves_.loss.y.empty() ? 0 : curves_.loss.y.back();
+  summary.samples_per_second = trained_seconds_ > 0 ? samples_ / trained_seconds_ : 0;
+  summary.slow = stragglers_.text();
+  if (config_.observe.report) summary.report = write_run_report(config_, config_text_, summary, curves_, all);
+  return summary;
+}
+
+}  // namespace cohort::train

@@ -1,0 +1,59 @@
+// The RunLogger reports on a run while it lasts and at its end: progress on the terminal, the numbers in files and over HTTP
+// (metric_outputs.h), slow ranks (straggler_log.h), a trace of every rank, and at the end a table and an HTML report (run_report.h).
+// Everything but the trace is rank 0's. Owner: Trainer. Threads: one. Failure: a full disk loses records, never the run.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/observe/progress.h"
+#include "cohort/train/loop/metric_outputs.h"
+#include "cohort/train/loop/run_report.h"
+#include "cohort/train/loop/straggler_log.h"
+#include "cohort/train/loop/train_loop.h"
+
+namespace cohort::train {
+
+class RunLogger {
+ public:
+  RunLogger(collective::Communicator& comm, const TrainConfig& config, std::string config_text, const TrainLoop& loop);
+  ~RunLogger();
+
+  void epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64_t done, std::int64_t total);
+  void step_done(const StepResult& result, std::int64_t step, std::int64_t done_in_epoch);
+  void epoch_ends(std::int64_t step);  // before evaluating
+  void evaluated(const Evaluation& test, std::int64_t step, std::int64_t epoch);
+  void show_values(TrainLoop& loop, std::int64_t step);                              // histograms of parameters; every rank calls it
+  void show_images(const at::Tensor& batch);                                         // [n, 1 or 3, h, w]
+  void say(const std::string& line);                                                 // above the progress bar
+  void compare_with_plan(const StepProfiler& profiler);                              // prints it, and writes plan.json
+  void note(const std::string& line, std::initializer_list<observe::Field> fields);  // printed, and a line of metrics.jsonl
+  RunSummary finish(const Evaluation& test, const TrainLoop& loop);  // collective: gathers the ranks' times, writes report and trace
+
+ private:
+  void open_terminal();
+  void record(std::int64_t step);  // a point of the curves, from the steps since the last one
+  std::string merge_traces();
+  void find_stragglers(const StepResult& r, std::int64_t step);
+
+  collective::Communicator& comm_;
+  const TrainConfig config_;
+  const std::string config_text_, folder_;
+  const bool first_;   // rank 0
+  const bool scaled_;  // the loss is
+  const Clock::time_point start_ = Clock::now();
+  observe::PhaseSeconds phases_;
+  std::unique_ptr<MetricOutputs> outputs_;  // rank 0
+  int terminal_ = -1;
+  std::unique_ptr<observe::Progress> progress_;  // rank 0
+  RunCurves curves_;
+  StragglerLog stragglers_;
+  double samples_ = 0;                           // over the whole run
+  StepResult last_;                              // the newest
+  double window_loss_ = 0, window_samples_ = 0;  // since the last point
+  Clock::time_point window_start_ = start_;
+  double trained_seconds_ = 0;
+  double earlier_seconds_ = 0;  // seconds of the curves before this start
+};
+
+}  // namespace cohort::train

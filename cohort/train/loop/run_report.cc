@@ -1,0 +1,94 @@
+#include "cohort/train/loop/run_report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cohort/base/log.h"
+#include "cohort/observe/report.h"
+#include "cohort/observe/table.h"
+
+namespace cohort::train {
+namespace {
+
+observe::Report report_of(const TrainConfig& config, const RunSummary& summary, const RunCurves& curves, std::size_t ranks) {
+  observe::Report report{.title = config.name, .subtitle = fmt::format("{} on {} ranks, {:.0f} s", config.model, ranks, summary.seconds)};
+  if (summary.test.samples > 0) report.highlights.push_back({"test accuracy", fmt::format("{:.2f} %", 100 * summary.test.accuracy)});
+  report.highlights.push_back({"samples/s", fmt::format("{:.0f}", summary.samples_per_second)});
+  report.highlights.push_back({"updates", fmt::format("{}", summary.steps - summary.skipped)});
+  if (summary.skipped > 0 || summary.scale > 0) report.highlights.push_back({"steps left out", fmt::format("{}", summary.skipped)});
+  if (!summary.slow.empty()) report.highlights.push_back({"slow ranks", summary.slow});
+  report.charts.push_back({.title = "Loss", .series = {curves.loss, curves.test_loss}});
+  if (!curves.accuracy.x.empty()) report.charts.push_back({.title = "Test accuracy", .series = {curves.accuracy}, .unit = "%"});
+  report.charts.push_back({.title = "Learning rate", .series = {curves.lr}});
+  if (!curves.scale.x.empty()) report.charts.push_back({.title = "Loss scale", .series = {curves.scale}});
+  report.charts.push_back({.title = "Speed", .series = {curves.rate}, .unit = "samples/s"});
+  return report;
+}
+
+}  // namespace
+
+void RunCurves::add(observe::Series& series, double step, double value, double seconds) {
+  series.x.push_back(step);
+  series.y.push_back(value);
+  series.wall.push_back(seconds);
+}
+
+double RunCurves::load(const std::vector<nlohmann::json>& lines) {
+  const auto number = [](const nlohmann::json& line, const char* key) { return line.contains(key) && line[key].is_number(); };
+  const double begin = lines.empty() || !number(lines.front(), "time") ? 0 : lines.front()["time"].get<double>();
+  const std::pair<observe::Series&, const char*> all[] = {
+      {loss, "loss"}, {lr, "lr"}, {rate, "samples_per_s"}, {test_loss, "test_loss"}, {accuracy, "test_accuracy"}, {scale, "scale"}};
+  for (const auto& line : lines)
+    for (const auto& [series, key] : all)
+      if (number(line, key) && number(line, "time"))
+        add(series, line["step"].get<double>(), line[key].get<double>() * (&series == &accuracy ? 100 : 1),
+            line["time"].get<double>() - begin);
+  return !lines.empty() && number(lines.back(), "time") ? lines.back()["time"].get<double>() - begin : 0;
+}
+
+std::string write_run_report(const TrainConfig& config, const std::string& config_text, const RunSummary& summary, const RunCurves& curves,
+                             std::span<const double> seconds) {
+  const std::size_t ranks = seconds.size() / observe::kPhases;
+  observe::Report report = report_of(config, summary, curves, ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    observe::RankPhases rank{.name = fmt::format("rank {}", r), .seconds = {}};
+    for (std::size_t p = 0; p < observe::kPhases; ++p) rank.seconds.seconds[p] = seconds[r * observe::kPhases + p];
+    report.phases.push_back(rank);
+  }
+  report.config = config_text;
+  const std::string path = summary.folder + "/report.html";
+  try {
+    observe::write_report(path, report);
+  } catch (const Failure& failure) {  // what was learned matters more than what is written about it
+    log_error("no report: {}", failure.what());
+    return {};
+  }
+  return path;
+}
+
+std::string summary_text(const RunSummary& s) {
+  const auto shares = s.phases.shares();
+  observe::Table table{.columns = {{.name = "", .align = observe::Align::left}, {.name = ""}}};
+  if (s.test.samples > 0) {
+    table.add({"test accuracy", fmt::format("{:.2f} %", 100 * s.test.accuracy)});
+    table.add({"test loss", fmt::format("{:.4f}", s.test.loss)});
+  }
+  table.add({"training loss", fmt::format("{:.4f}", s.train_loss)});
+  table.add({"updates", fmt::format("{}", s.steps - s.skipped)});
+  if (s.skipped > 0 || s.scale > 0) table.add({"steps left out", fmt::format("{}", s.skipped)});
+  if (s.scale > 0) table.add({"loss scale", fmt::format("{}", s.scale)});
+  if (!s.slow.empty()) table.add({"slow ranks", s.slow});
+  table.add({"time", fmt::format("{:.1f} s", s.seconds)});
+  table.add({"samples/s", fmt::format("{:.0f}", s.samples_per_second)});
+  for (std::size_t p = 0; p < observe::kPhases; ++p)
+    table.add({fmt::format("time in {}", observe::kPhaseNames[p]), fmt::format("{:.1f} %", 100 * shares[p])});
+  std::string text = observe::table_text(table);
+  for (int line = 0; line < 2; ++line) text.erase(0, text.find('\n') + 1);  // columns without names need no head
+  if (!s.report.empty()) text += fmt::format("report   {}\n", s.report);
+  if (!s.trace.empty()) text += fmt::format("trace    {} (open it in ui.perfetto.dev)\n", s.trace);
+  return text + fmt::format("run      {}\n", s.folder);
+}
+
+}  // namespace cohort::train

@@ -1,0 +1,301 @@
+#include "cohort/train/loop/train_loop.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "cohort/base/trace.h"
+#include "cohort/collective/shared/wait_timer.h"
+#include "cohort/job/run_on_all.h"
+#include "cohort/nn/autocast.h"
+#include "cohort/nn/batch.h"
+#include "cohort/nn/loss.h"
+#include "cohort/nn/sync_batch_norm.h"
+#include "cohort/nn/tensor.h"
+#include "cohort/train/loop/replicas.h"
+#include "cohort/train/loop/tuner.h"
+#include "cohort/train/loop/via_host.h"
+
+namespace cohort::train {
+namespace {
+
+constexpr Seconds kDataTimeout{300};  // a disk or a decoder that delivers nothing for so long is broken
+
+double seconds_since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  std::uint64_t x = a * 0x9e3779b97f4a7c15ULL + b * 0xbf58476d1ce4e5b9ULL + c * 0x94d049bb133111ebULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  return x ^ (x >> 31);
+}
+
+ModelAndData load_on_all(collective::Communicator& comm, const TrainConfig& config) {
+  std::optional<ModelAndData> model_and_data;
+  job::run_on_all(comm, "model and data", [&] {
+    model_and_data = load_model_and_data(config);
+    data::steps_of(
+        share_of(config, model_and_data->train->size(), comm.size(), comm.rank().value));  // throws for a share that is not possible
+  });
+  return std::move(*model_and_data);
+}
+
+}  // namespace
+
+TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here, RankStatus& status)
+    : TrainLoop(comm, config, cores, ranks_here, status, load_on_all(comm, config)) {}
+
+TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here, RankStatus& status,
+                     ModelAndData m)
+    : comm_(comm),
+      config_(config),
+      status_(status),
+      cores_(ranks_here > cores ? std::optional<CoreWait>(std::in_place) : std::nullopt),
+      model_(std::move(m.model)),
+      schedule_(optim::Schedule::parse(config.optim.schedule)),
+      scale_(optim::LossScale::parse(loss_scale_spec(config))),
+      train_(std::move(m.train)),
+      test_(std::move(m.test)),
+      transforms_(std::move(m.transforms)),
+      recomputing_(plan_recompute(comm, config, model_)) {
+  model_.wrap_blocks(recomputing_.wrapper);
+  if (config.sync_batch_norm) {
+    norm_comm_ = comm.split(0);
+    nn::convert_sync_batchnorm(model_.root(), *norm_comm_);
+  }
+  auto rule = optim::make(config.optimizer);
+  base_lr_ = rule->default_lr();
+  auto all = parameters(*rule);
+  for (const auto& p : all) nn::broadcast(comm, p.tensor.detach(), Rank{0}, {.name = p.name});
+  for (const auto& [name, buffer] : model_.named_buffers()) nn::broadcast(comm, buffer, Rank{0}, {.name = name});
+  engine::assign_units(model_, all);
+  job::run_on_all(comm, "device", [&] { device_ = device_for(config.device, comm.rank()); });
+  if (!device_.is_cpu()) model_.root().to(device_);
+  model_.train();
+  engine::EngineOptions options = engine_options(config);
+  if (options.autotune) {
+    auto tuned = tune(comm, model_, {all, options, config.optimizer, config.data.batch, cores, ranks_here, config.precision});
+    options = tuned.best;
+    tuning_ = std::move(tuned.why);
+  }
+  engine_ = std::make_unique<engine::Engine>(comm, std::move(all), options, std::move(rule), cores, ranks_here);
+  if (engine_->shards_parameters()) model_.wrap_blocks(engine_->block_wrapper(recomputing_.wrapper));
+  steps_per_epoch_ = data::steps_of(share());
+  start_at(0, 0, 0);
+}
+
+std::vector<engine::Parameter> TrainLoop::parameters(const optim::Optimizer& rule) {
+  optim::GroupOptions options{
+      .weight_decay = rule.default_weight_decay(), .decay_1d = config_.optim.decay_1d, .frozen = config_.optim.frozen};
+  for (const auto& text : config_.optim.lr_scale) options.lr_scale.push_back(optim::parse_lr_scale(text));
+  std::vector<optim::TensorInfo> infos;
+  const auto named = model_.named_parameters();
+  for (const auto& [name, p] : named) infos.push_back({name, static_cast<int>(p.dim()), static_cast<std::size_t>(p.numel())});
+  const auto assigned = optim::Groups(options).assign(infos);
+  groups_ = assigned.summary;
+  std::vector<engine::Parameter> out;
+  for (std::size_t i = 0; i < named.size(); ++i) out.push_back({named[i].first, named[i].second, assigned.groups[assigned.of_tensor[i]]});
+  return out;
+}
+
+void TrainLoop::start_at(std::int64_t epoch, std::int64_t samples, std::int64_t step) {
+  const bool whole = samples % global_batch() == 0;
+  position_ = {epoch, whole ? samples / global_batch() : 0};
+  first_epoch_ = epoch;
+  first_ = whole ? 0 : samples;
+  step_ = step;
+  buffers_equal_ = true;
+  compared_ = -1;
+  loader_.reset();
+  total_ = config_.steps;
+  if (config_.epochs == 0) return;
+  const auto left = config_.epochs <= epoch ? 0 : steps_of_epoch(epoch) - position_.step + (config_.epochs - epoch - 1) * steps_per_epoch_;
+  total_ = config_.steps > 0 ? std::min(config_.steps, step + left) : step + left;
+}
+
+std::int64_t TrainLoop::samples_taken() const { return (position_.epoch == first_epoch_ ? first_ : 0) + position_.step * global_batch(); }
+
+std::int64_t TrainLoop::steps_of_epoch(std::int64_t epoch) const {
+  data::Share all = share();
+  if (epoch == first_epoch_) all.first = first_;
+  return data::steps_of(all);
+}
+
+void TrainLoop::open_loader() {
+  data::Share mine = share();
+  mine.first = first_;
+  loader_ = std::make_unique<data::Loader>(
+      train_, data::LoaderOptions{.share = mine, .transforms = transforms_, .start = position_, .threads = config_.data.threads});
+}
+
+double TrainLoop::compute(const data::Batch& batch) {
+  const nn::Tensors all = on_device(batch);
+  const auto labels_each = static_cast<double>(std::max<std::int64_t>(1, train_->form().labels()));
+  const auto divisor = static_cast<double>(engine_->averages() ? std::max<std::int64_t>(1, batch.count) : batch.global_count);
+  double sum = 0;
+  const int micro_batches = config_.data.accumulate;
+  for (int k = 0; k < micro_batches; ++k) {
+    const std::int64_t first = batch.count * k / micro_batches, last = batch.count * (k + 1) / micro_batches;
+    engine_->begin(
+        {.step = step_ + 1 - scale_.skipped(), .lr = schedule_.lr(step_, total_, base_lr_, comm_.size()), .grad_scale = 1 / scale_.value()},
+        k + 1 == micro_batches);
+    // The end of an epoch: other ranks have samples, this one none. It takes part where they need its statistics or parameters.
+    if (first == last && !norm_comm_ && !engine_->shards_parameters()) continue;
+    const Span span{"forward and backward"};
+    const at::Tensor logits = forward(all.inputs.narrow(0, first, last - first));
+    const nn::Loss loss =
+        nn::loss_of(logits, all.labels.narrow(0, first, last - first), {.label_smoothing = config_.optim.label_smoothing});
+    if (profiler_ != nullptr) profiler_->end_forward();
+    const at::Tensor mean = loss.value / (divisor * labels_each);
+    (scale_.scales() ? mean * scale_.value() : mean).backward();
+    sum += loss.value.item<double>();
+  }
+  return sum / labels_each;
+}
+
+nn::Tensors TrainLoop::on_device(const data::Batch& batch) const {
+  nn::Tensors here = nn::tensors(batch);
+  if (device_.is_cpu()) return here;
+  return {here.inputs.to(device_), here.labels.to(device_)};
+}
+
+// Autocast ends with forward: backward follows the types by itself.
+at::Tensor TrainLoop::forward(const at::Tensor& inputs) {
+  const autocast half(config_.precision, device_.type());
+  const at::Tensor out = model_.forward(inputs);
+  return config_.precision == Precision::fp32 ? out : out.to(at::kFloat);
+}
+
+StepResult TrainLoop::train_step() {
+  if (!loader_) open_loader();
+  if (profiler_ != nullptr) profiler_->begin_step();
+  StepResult result;
+  status_.step(step_ + 1, total_);
+  status_.set_phase("waiting for data");
+  const auto start = Clock::now();
+  const data::Batch batch = loader_->next(Deadline::in(kDataTimeout));
+  result.phases[observe::Phase::other] = seconds_since(start);
+  torch::manual_seed(
+      mix(static_cast<std::uint64_t>(config_.seed), static_cast<std::uint64_t>(step_), static_cast<std::uint64_t>(comm_.rank().value)));
+  result.lr = schedule_.lr(step_, total_, base_lr_, comm_.size());
+  const auto computing = Clock::now();
+  status_.set_phase("forward and backward");
+  buffers_equal_ = false;
+  const double stolen = stolen_seconds();
+  const double loss = compute(batch);
+  const double computed = seconds_since(computing), busy = computed - (stolen_seconds() - stolen);
+  std::vector<double> sums(2 + static_cast<std::size_t>(comm_.size()));
+  sums[0] = loss;
+  sums.back() = leaves_ ? 1 : 0;
+  if (std::exchange(warm_, true) && batch.count > 0)  // the first step is no measure of the others
+    sums[1 + static_cast<std::size_t>(comm_.rank().value)] = std::max(busy, 1e-9) / static_cast<double>(batch.count);
+  const auto finishing = Clock::now();
+  status_.set_phase("reducing gradients and updating");
+  pending_position_ = {batch.epoch, batch.step};
+  result.verdict = engine_->finish(sums);
+  const double update = result.verdict.seconds.update, exchange = std::max(0.0, seconds_since(finishing) - update);
+  const double wait = std::min(exchange, result.verdict.seconds.wait);
+  result.phases[observe::Phase::compute] = computed + update;
+  result.phases[observe::Phase::wait] = wait;
+  result.phases[observe::Phase::communicate] = exchange - wait;
+  result.samples = static_cast<double>(batch.global_count);
+  result.loss = result.verdict.sums[0] / result.samples;
+  result.paces.assign(result.verdict.sums.begin() + 1, result.verdict.sums.end() - 1);
+  result.leaves = result.verdict.sums.back() > 0;
+  result.scale = scale_.value();
+  count_step(result.verdict.committed);
+  result.skipped = scale_.skipped();
+  if (profiler_ != nullptr) profiler_->end_step();
+  return result;
+}
+
+// Of this thread's time: it waited for other ranks, or, where there are more ranks than cores, for a core. Then the kernel lets ranks take
+// turns, and the one that runs later looks slower than it is; with a core for every rank a shared core does make a rank slow.
+double TrainLoop::stolen_seconds() const { return collective::wait_time().count() + (cores_ ? cores_->seconds() : 0); }
+
+void TrainLoop::count_step(bool committed) {
+  scale_.update(!committed);
+  ++step_;
+  const data::Position done = *std::exchange(pending_position_, std::nullopt);
+  position_ = done.step + 1 < loader_->steps(done.epoch) ? data::Position{done.epoch, done.step + 1} : data::Position{done.epoch + 1, 0};
+}
+
+void TrainLoop::finish_step_alone(const engine::Decision& decision) {
+  if (!pending_position_) throw_failure(Kind::bug, "step {} had not come to its vote", step_ + 1);
+  engine_->finish_step_alone(decision);
+  count_step(decision.committed);
+}
+
+at::Tensor TrainLoop::first_inputs(int count) const {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min<std::int64_t>(count, train_->size())));
+  std::iota(indices.begin(), indices.end(), 0);
+  at::Tensor inputs, labels;
+  nn::fetch(*train_, transforms_, indices, inputs, labels);
+  return inputs;
+}
+
+void TrainLoop::average_buffers() {
+  if (std::exchange(buffers_equal_, true)) return;  // a mean of equal values may still round: never twice
+  for (const auto& [name, buffer] : model_.named_buffers())
+    buffer.is_floating_point() ? average_via_host(comm_, buffer, name) : broadcast_via_host(comm_, buffer, name);
+}
+
+nn::NamedTensors TrainLoop::replicas() const {
+  std::set<std::string> sharded;
+  for (const auto& bucket : engine_->buckets())
+    if (bucket->sharding().stage >= 3)
+      for (const auto& member : bucket->members()) sharded.insert(member.name);
+  nn::NamedTensors replicated;
+  for (const auto& [name, p] : model_.named_parameters())
+    if (!sharded.contains(name)) replicated.emplace_back(name, p);
+  if (buffers_equal_)
+    for (const auto& [name, buffer] : model_.named_buffers()) replicated.emplace_back(name, buffer);
+  return replicated;
+}
+
+void TrainLoop::compare_replicas() {
+  if (config_.check_replicas == 0 || (compared_ == step_ && compared_buffers_ >= buffers_equal_)) return;
+  status_.set_phase("comparing replicas");
+  if (const auto text = train::compare_replicas(comm_, replicas(), step_)) {
+    diverged_ = true;
+    throw_failure(Kind::corrupt, "{}", *text);
+  }
+  compared_ = step_;
+  compared_buffers_ = buffers_equal_ || model_.named_buffers().empty();
+}
+
+Evaluation TrainLoop::evaluate() {
+  if (!test_) return {};
+  const Span span{"evaluate"};
+  status_.set_phase("evaluating");
+  average_buffers();
+  const torch::NoGradGuard no_grad;
+  model_.train(false);
+  data::Loader loader(test_, {.share = {.samples = test_->size(),
+                                        .ranks = comm_.size(),
+                                        .rank = comm_.rank().value,
+                                        .batch = config_.data.batch,
+                                        .sampler = "in_order"},
+                              .transforms = transforms_.for_evaluation(),
+                              .epochs = 1,
+                              .threads = config_.data.threads});
+  double sums[] = {0, 0, 0};
+  for (std::int64_t i = loader.steps(0); i > 0; --i) {
+    const data::Batch batch = loader.next(Deadline::in(kDataTimeout));
+    if (batch.count == 0 && !engine_->shards_parameters()) continue;
+    const nn::Tensors t = on_device(batch);
+    const at::Tensor logits = model_.forward(t.inputs);
+    const nn::Loss loss = nn::loss_of(logits, t.labels);
+    sums[0] += loss.value.item<double>();
+    sums[1] += static_cast<double>(nn::correct(logits, t.labels));
+    sums[2] += static_cast<double>(loss.count);
+  }
+  comm_.all_reduce(collective::piece(std::span<double>(sums)), collective::Op::sum, {.name = "evaluation"});
+  model_.train(true);
+  return {sums[0] / sums[2], sums[1] / sums[2], static_cast<std::int64_t>(sums[2])};
+}
+
+}  // namespace cohort::train

@@ -1,0 +1,139 @@
+// The TrainLoop computes in a training run: model, data and engine, one step or one evaluation at a time.
+// Loss and gradient are sums over samples divided by the samples of all ranks, so that n ranks equal one rank with n times the batch, also
+// for a short last batch. Dropout and other randomness follow (seed, step, rank) alone: nothing random needs saving.
+// Buffers (running statistics) are each rank's own while it trains; average_buffers(), before evaluating and saving, gives all ranks their
+// mean, once between two steps. With config.precision forward and backward run under autocast; evaluation is in fp32, as inference is.
+// A step that its vote calls off counts as a step of the run and not as an update of the rule (Adam's bias correction). Owner: Trainer.
+// Threads: one. Failure: as the modules below.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include "cohort/base/core_wait.h"
+#include "cohort/data/loader.h"
+#include "cohort/engine/engine.h"
+#include "cohort/nn/batch.h"
+#include "cohort/nn/blocks.h"
+#include "cohort/observe/phases.h"
+#include "cohort/optim/loss_scale.h"
+#include "cohort/optim/schedule.h"
+#include "cohort/train/loop/model_and_data.h"
+#include "cohort/train/loop/rank_status.h"
+#include "cohort/train/loop/recompute_plan.h"
+#include "cohort/train/loop/step_profiler.h"
+
+namespace cohort::train {
+
+struct StepResult {
+  double loss = 0;  // mean over the samples of all ranks
+  double samples = 0;
+  double lr = 0;
+  double scale = 1;          // of the loss, in this step
+  std::int64_t skipped = 0;  // steps called off so far, this one included
+  engine::Verdict verdict;
+  observe::PhaseSeconds phases;  // of this rank; what lanes hide behind backward does not count
+  // By rank: seconds it computed for a sample, without waiting for anybody; 0: not known. They come with the step's vote.
+  std::vector<double> paces;
+  bool leaves = false;  // some rank was told to leave (TrainLoop::leave()); likewise
+};
+
+struct Evaluation {
+  double loss = 0, accuracy = 0;  // exact, over the whole set
+  std::int64_t samples = 0;
+};
+
+class TrainLoop {
+ public:
+  TrainLoop(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here, RankStatus& status);
+  // With a model and data that were loaded before. An elastic job passes them from one epoch's loop to the next (not with sync_batch_norm,
+  // which ties the model to a communicator); parameters and buffers are rank 0's then.
+  TrainLoop(collective::Communicator& comm, const TrainConfig& config, int cores, int ranks_here, RankStatus& status,
+            ModelAndData model_and_data);
+
+  data::Position position() const { return position_; }  // of the next step
+  std::int64_t samples_taken() const;                    // of the epoch of position(), by all ranks
+  std::int64_t step() const { return step_; }            // updates made
+  std::int64_t total_steps() const { return total_; }
+  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  std::int64_t steps_of_epoch(std::int64_t epoch) const;  // of the epoch that another number of ranks began: what was left
+  bool done() const { return step_ >= total_; }
+  // Before the first step: `step` updates were made, and `samples` of the epoch are gone. When they are no whole number of this run's steps
+  // (another number of ranks, another batch) the rest of the epoch is rebalanced.
+  void start_at(std::int64_t epoch, std::int64_t samples, std::int64_t step);
+
+  StepResult train_step();
+  void leave() noexcept { leaves_ = true; }  // from any thread: all ranks learn of it by the vote of a step, this one or the next
+  bool step_pending() const { return pending_position_.has_value(); }  // a step came to its vote and is not counted yet: something failed
+  data::Share share() const { return share_of(config_, train_->size(), comm_.size(), comm_.rank().value); }
+  // After a rank was lost: the last step that was decided here, and whether the update of it is still to be counted.
+  std::int64_t decided() const { return step_ + (decided_here() ? 1 : 0); }
+  // Not a collective: finishes the step under way by the result of its vote (engine.h), without the other ranks.
+  void finish_step_alone(const engine::Decision& decision);
+  Evaluation evaluate();  // config.data.test, sharded over the ranks
+  // Collective: checks that what is replicated on all ranks, parameters and averaged buffers, has the same bits (replicas.h). Due every
+  // config.check_replicas steps. In stage 3 parameters are sharded, not replicated. Kind::corrupt on all ranks; diverged() then.
+  void compare_replicas();
+  bool has_replicas() const { return comm_.size() > 1 && !replicas().empty(); }
+  bool diverged() const { return diverged_; }
+  void compare_replicas_if_due() {
+    if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) compare_replicas();
+  }
+  at::Tensor first_inputs(int count) const;  // the first samples of the training set, as evaluation would see them
+  void average_buffers();
+
+  void profile_with(StepProfiler* profiler) { profiler_ = profiler; }  // borrowed for the run; none: nothing is measured
+
+  nn::Model& model() { return model_; }
+  const data::Form& form() const { return train_->form(); }
+  const data::Transforms& transforms() const { return transforms_; }
+  engine::Engine& engine() { return *engine_; }
+  optim::LossScale& scale() { return scale_; }
+  const optim::LossScale& scale() const { return scale_; }
+  const std::string& tuning() const { return tuning_; }                // what autotune chose and why; empty: it was not asked for
+  const std::string& recomputing() const { return recomputing_.why; }  // which blocks; empty: it was not asked for
+  const std::string& groups() const { return groups_; }                // "decayed 1.2 M in 5 tensors, .."
+  double base_lr() const { return base_lr_; }
+  std::int64_t global_batch() const { return static_cast<std::int64_t>(config_.data.batch) * config_.data.accumulate * comm_.size(); }
+
+ private:
+  std::vector<engine::Parameter> parameters(const optim::Optimizer& rule);
+  void open_loader();
+  at::Tensor forward(const at::Tensor& inputs);  // logits in fp32, computed in config.precision
+  nn::NamedTensors replicas() const;
+  nn::Tensors on_device(const data::Batch& batch) const;
+  double compute(const data::Batch& batch);  // forward and backward of all its micro-batches; returns the sum of losses
+  bool decided_here() const { return pending_position_ && engine_->step_state() == engine::StepState::decided; }
+  void count_step(bool committed);
+  double stolen_seconds() const;
+
+  collective::Communicator& comm_;
+  const TrainConfig config_;
+  RankStatus& status_;
+  const std::optional<CoreWait> cores_;                  // where ranks share cores: the time without a core is not a rank's own
+  std::unique_ptr<collective::Communicator> norm_comm_;  // of SyncBatchNorm, if it is on
+  nn::Model model_;
+  c10::Device device_{c10::kCPU};  // of the model
+  std::string groups_, tuning_;
+  double base_lr_ = 0;
+  std::unique_ptr<engine::Engine> engine_;
+  const optim::Schedule schedule_;
+  optim::LossScale scale_;  // the step's vote is its overflow: the same on every rank
+  std::shared_ptr<const data::Dataset> train_, test_;
+  data::Transforms transforms_;
+  const RecomputePlan recomputing_;
+  std::unique_ptr<data::Loader> loader_;
+  std::int64_t steps_per_epoch_ = 0, total_ = 0, step_ = 0;
+  data::Position position_;
+  std::optional<data::Position> pending_position_;  // the step whose gradients are computed, until it is counted
+  std::int64_t first_epoch_ = 0, first_ = 0;        // samples of that epoch that were gone before its step 0
+  StepProfiler* profiler_ = nullptr;
+  std::atomic<bool> leaves_{false};
+  bool warm_ = false;              // a step was made
+  bool buffers_equal_ = true;      // on all ranks
+  std::int64_t compared_ = -1;     // the step after which replicas were compared last ..
+  bool compared_buffers_ = false;  // .. with the buffers
+  bool diverged_ = false;          // and were not the same
+};
+
+}  // namespace cohort::train

@@ -1,0 +1,108 @@
+"""tools/run_tests.py tells a run as it was: what passed in a later try is no failure and no secret, what fails for good fails the run."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+HERE = pathlib.Path(__file__).resolve().parent
+PASSES_IN_TRY = 'echo x >> {0}; test $(wc -l < {0}) -ge {1} || {{ echo not yet; exit 1; }}'
+
+
+class Build:
+    """A folder that ctest takes for a build: tests are lines of shell."""
+
+    def __init__(self, folder):
+        self.folder, self.lines = pathlib.Path(folder), []
+
+    def add(self, name, shell, labels="unit", limit=20, more=""):
+        properties = (f' LABELS "{labels}"' if labels else "") + (f" TIMEOUT {limit}" if limit else "") + more
+        self.lines += [f"add_test({name} sh -c [==[{shell}]==])", f"set_tests_properties({name} PROPERTIES PROCESSORS 1{properties})"]
+
+    def add_late(self, name, tries, labels):
+        self.add(name, PASSES_IN_TRY.format(self.folder / name, tries), labels)
+
+    def run(self, *words):
+        (self.folder / "CTestTestfile.cmake").write_text("\n".join(self.lines))
+        done = subprocess.run([sys.executable, HERE / "run_tests.py", self.folder, *words], capture_output=True, text=True, timeout=50)
+        return done.returncode, done.stdout
+
+    def counts(self):
+        done = subprocess.run([sys.executable, HERE / "counts.py", self.folder / "results" / "ctest.xml"], capture_output=True, text=True, timeout=20)
+        return done.returncode, done.stdout.splitlines()[-1]
+
+    def flaky(self):
+        return (self.folder / "flaky.txt").read_text()
+
+    def tries(self, name):
+        return len((self.folder / name).read_text().splitlines())
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.build = Build(folder.name)
+
+    def test_what_passes_at_once_is_not_flaky(self):
+        self.build.add("fine", "true")
+        self.build.add("several", "true", "process")
+        self.assertEqual(self.build.run()[0], 0)
+        self.assertEqual((self.build.counts(), self.build.flaky()), ((0, "2 passed, 0 failed"), ""))
+
+    def test_a_process_test_that_passes_in_its_third_try_is_listed_and_counts_once(self):
+        self.build.add_late("late", 3, "process")
+        code, said = self.build.run()
+        self.assertEqual(code, 0, said)
+        self.assertIn("flaky: late passed in try 3", said)
+        self.assertRegex(self.build.flaky(), r"late: passed in try 3\n  try 1: ended with 1 .*\n *not yet\n  try 2: ")
+        self.assertEqual(self.build.counts(), (0, "1 passed, 0 failed"))
+
+    def test_a_process_test_that_fails_three_times_fails_the_run(self):
+        self.build.add_late("never", 4, "process")
+        self.build.add("fine", "true")
+        code, said = self.build.run()
+        self.assertEqual((code, self.build.tries("never"), self.build.counts()), (1, 3, (1, "1 passed, 1 failed")))
+        self.assertIn("failed: never", said)
+
+    def test_a_unit_test_has_one_try(self):
+        self.build.add_late("once", 2, "unit")
+        self.assertEqual((self.build.run()[0], self.build.tries("once"), self.build.counts()), (1, 1, (1, "0 passed, 1 failed")))
+
+    def test_slow_ones_can_be_left_out(self):
+        self.build.add("fine", "true")
+        self.build.add("long", "false", "process;slow")
+        self.assertEqual((self.build.run("-LE", "slow")[0], self.build.counts()), (0, (0, "1 passed, 0 failed")))
+
+    def test_one_that_takes_too_long_is_ended_with_all_that_it_started(self):
+        self.build.add("stuck", "sleep 1000 & echo $!; wait", limit=0.2)
+        code, said = self.build.run()
+        self.assertEqual(code, 1)
+        self.assertIn("killed: it may take", said)
+        left = pathlib.Path("/proc", said.split("killed")[1].splitlines()[1].strip(), "stat")
+        self.assertTrue(not left.exists() or left.read_text().split()[2] == "Z")
+
+    def test_what_tested_nothing_did_not_pass(self):
+        self.build.add("skipped", "echo SKIPPED", more=" SKIP_REGULAR_EXPRESSION SKIPPED")
+        self.assertEqual((self.build.run()[0], self.build.counts()[0]), (1, 1))
+
+    def test_one_that_cannot_be_started_fails(self):
+        self.build.lines = ["add_test(gone /no/such/program)", "set_tests_properties(gone PROPERTIES LABELS unit TIMEOUT 5)"]
+        self.assertEqual(self.build.run()[0], 1)
+
+    def test_no_tests_at_all_are_a_failure(self):
+        self.assertEqual(self.build.run()[0], 1)
+
+    def test_a_test_without_label_or_limit_is_refused_before_anything_runs(self):
+        for labels, limit in (("", 5), ("slow", 5), ("unit;process", 5), ("unit;other", 5), ("unit", 0)):
+            self.build.lines = []
+            self.build.add("bare", f"touch {self.build.folder}/ran", labels, limit)
+            code, said = self.build.run()
+            self.assertEqual((code, "bare has" in said), (1, True), (labels, limit, said))
+            self.assertEqual(self.build.run("--check")[0], 1)
+        self.assertFalse((self.build.folder / "ran").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
