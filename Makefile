@@ -2,9 +2,10 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all build chaos python test-python-all bench bench-precision bench-plan bench-loading hostile format lint asan tsan fuzz clean setup
+.PHONY: help demo test test-all build install chaos python test-python-all bench bench-precision bench-plan bench-loading hostile format lint asan tsan fuzz clean setup
 # Compilers at a time, by cores and memory; asked for when a recipe runs, as setup brings the Python that counts.
 JOBS = $$(python3 tools/machine.py jobs)
+PREFIX ?= /usr/local
 BENCH_SIZES := 4,1KiB,64KiB,1MiB,16MiB,100MiB,256MiB
 BENCH_RANKS := 2 4
 # ThreadSanitizer wants its shadow memory at fixed places, which kernels with much address randomisation take away.
@@ -28,11 +29,16 @@ demo: build ## Fashion-MNIST on two workers: progress, a table, a report and a t
 build: setup ## build/bin/cohort, the libraries and the tests
 	@$(call configure,default,build)
 	@cmake --build --preset default -j $(JOBS)
+	@$(if $(filter build,$(MAKECMDGOALS)),echo 'the program is build/bin/cohort; add it: export PATH="$(CURDIR)/build/bin:$$PATH"')
+
+install: build ## build, then install the programs, libraries and headers into PREFIX (/usr/local)
+	@cmake --install build --prefix "$(PREFIX)" >build/install.log
+	@echo 'the program is $(PREFIX)/bin/cohort; build/install.log lists every file'
 
 test: build ## build, then every test but the slow ones: labels `unit` and `process`, flaky ones into build/flaky.txt
 	@python3 tools/run_tests.py build -LE slow
 
-test-all: build ## the same with the slow ones: every row of chaos, a storm of hostile connections, all Python tests
+test-all: build ## the same with the slow ones: every fault scenario, a storm of hostile connections, all Python tests
 	@python3 tools/run_tests.py build
 
 chaos: build ## every fault of docs/reliability.md against real jobs, into build/chaos.jsonl; CHAOS_TRIES (200), CHAOS_ROWS, CHAOS_SEED, CHAOS_MINUTES
@@ -67,7 +73,7 @@ format: ## rewrite the sources and docs/modules.svg as the style wants them
 	@tools/lint.sh format
 	@tools/modules.py --draw >/dev/null
 
-lint: setup ## formatting, clang-tidy on the torch-free modules, arrows between modules
+lint: setup ## formatting, clang-tidy on the torch-free modules, include dependencies between modules
 	@tools/setup.sh lint
 	@$(call configure,default,build)
 	@tools/lint.sh check-format

@@ -70,3 +70,13 @@ function(cohort_use_torch target)
     target_compile_options(${target} PRIVATE -fPIC $<$<CONFIG:RelWithDebInfo>:-O2>)
   endif()
 endfunction()
+
+# cohort_install_rpath(target), for a program or plug-in that is linked with torch or a backend's library: once installed it finds them
+# where they are now. INSTALL_RPATH_USE_LINK_PATH alone leaves out folders inside the source tree, where .venv is.
+function(cohort_install_rpath target)
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  get_target_property(links ${target} LINK_LIBRARIES)
+  if(COHORT_WITH_TORCH AND "Torch::libtorch" IN_LIST links)
+    set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH ${CohortTorch_ROOT}/lib)
+  endif()
+endfunction()

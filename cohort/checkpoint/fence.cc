@@ -12,6 +12,7 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/base/error.h"
+#include "cohort/checkpoint/regular_file.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -21,8 +22,7 @@ constexpr Seconds kPatience{10};  // a lock is held for as long as a rename take
 std::string path_in(const std::string& folder) { return folder + "/.fence"; }
 
 Fd locked(const std::string& path, int how) {
-  Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file) throw_system(fmt::format("open {}", path));
+  Fd file = open_regular(path, O_RDWR | O_CREAT, 0600);
   const Deadline limit = Deadline::in(kPatience);
   while (::flock(file.get(), how | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) throw_system(fmt::format("lock {}", path));

@@ -3,7 +3,7 @@
 // from, and the next start would take it. So a job that begins from disk raises the fence first, and looks for the newest checkpoint then;
 // a writer of an earlier epoch, or of another job, has published before that, or never will. The file is <folder>/.fence.
 // Owner: values. Threads: any. Failure: Kind::aborted for a process that is fenced off, Kind::timeout where another holds the lock for
-// 10 s, Kind::system naming the path.
+// 10 s, Kind::corrupt where .fence is a link or no regular file, Kind::system naming the path.
 #pragma once
 #include <cstdint>
 #include <string>

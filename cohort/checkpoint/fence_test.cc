@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <future>
 
@@ -14,6 +17,7 @@
 namespace cohort::checkpoint {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 bool passes(const std::string& folder, const Fence& mine) {
@@ -73,6 +77,34 @@ TEST(Fence, ASaveOfAnEarlierEpochLeavesNothing) {
   EXPECT_EQ(now.newest().checkpoint->manifest.step, 10);
   save(now, 11);
   EXPECT_EQ(now.list().size(), 2U);
+}
+
+TEST(Fence, FollowsNoLinkAndWaitsForNoFifo) {
+  const TempDir dir, elsewhere;
+  const auto fence = dir.file(".fence"), target = elsewhere.file("precious");
+  const auto refused = [&](const char* what) {
+    for (const auto& error : {failure_of([&] {
+                                raise_fence(dir.path(), {"a", 1});
+                              }),
+                              failure_of([&] {
+                                FenceLock(dir.path(), {"a", 1});
+                              })}) {
+      EXPECT_EQ(error.kind, Kind::corrupt);
+      EXPECT_THAT(error.what, AllOf(HasSubstr(fence), HasSubstr(what)));
+    }
+    ASSERT_EQ(::unlink(fence.c_str()), 0);
+  };
+  write_file_atomically(target, "mine");
+  ASSERT_EQ(::symlink(target.c_str(), fence.c_str()), 0);
+  refused("symbolic link");
+  EXPECT_EQ(read_file(target), "mine");
+  ASSERT_EQ(::symlink(elsewhere.file("none").c_str(), fence.c_str()), 0);
+  refused("symbolic link");
+  EXPECT_FALSE(std::filesystem::exists(elsewhere.file("none")));
+  ASSERT_EQ(::mkfifo(fence.c_str(), 0600), 0);
+  refused("no regular file");
+  raise_fence(dir.path(), {"a", 2});
+  EXPECT_FALSE(passes(dir.path(), {"a", 1}));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
+#include "cohort/checkpoint/regular_file.h"
 #include "cohort/checkpoint/shard_writer.h"
 #include "cohort/checkpoint/staging_directory.h"
 
@@ -25,7 +26,8 @@ namespace fs = std::filesystem;
 
 Checkpoint open_step(const std::string& path) {
   const auto name = fmt::format("{}/{}", path, kManifestName);
-  Checkpoint c{path, parse_manifest(read_file(name, kMostManifestBytes), name)};
+  refuse_linked_step(path);
+  Checkpoint c{path, parse_manifest(read_regular_file(name, kMostManifestBytes), name)};
   const auto step = step_of_name(fs::path(path).filename().string());
   if (step && *step != c.manifest.step)
     throw_failure(Kind::corrupt, "{}: of step {}, in the folder of step {}", name, c.manifest.step, *step);
@@ -44,20 +46,12 @@ void check_places(const Checkpoint& c) {
       throw_failure(Kind::corrupt, "{}: {} is truncated: the file has {} bytes, the piece ends at {}", path, what, st.st_size,
                     p.offset + p.bytes());
   }
+  for (const ManifestFile& file : c.manifest.files) open_regular(fmt::format("{}/{}", c.path, file.name), O_RDONLY);  // without pieces too
 }
 
-// What no piece covers: lengths, and the header of each group's first file, whose metadata goes on. Without pieces: everything.
-void check_rest(const Checkpoint& c) {
-  Manifest first = read_manifest(c.path, c.manifest.step);
-  if (!c.manifest.pieces.empty()) {
-    std::vector<ManifestFile> of_groups;
-    for (const ManifestFile& file : first.files)
-      if (std::none_of(of_groups.begin(), of_groups.end(), [&](const auto& f) { return group_of(f.name) == group_of(file.name); }))
-        of_groups.push_back(file);
-    first.files = std::move(of_groups);
-  }
-  check_digests(c.path, first);
-}
+// Every byte of every file, as a job that starts from it does: no piece covers lengths, headers and padding. Last, so that damage within a
+// piece has been reported by the piece's name.
+void check_files(const Checkpoint& c) { check_digests(c.path, read_manifest(c.path, c.manifest.step)); }
 
 void check_free_space(const std::string& folder, std::uint64_t bytes) {
   struct statvfs disk {};
@@ -191,7 +185,7 @@ ReshardResult reshard(const Checkpoint& from, const std::string& to, const Layou
     std::move(part.files.begin(), part.files.end(), std::back_inserter(manifest.files));
     std::move(part.pieces.begin(), part.pieces.end(), std::back_inserter(manifest.pieces));
   }
-  check_rest(from);
+  check_files(from);
   ReshardResult made{path, manifest.files.size(), contents.tensors().size(), manifest.pieces.size(), bytes};
   if (layout.stage == 0) manifest.pieces.clear();  // whole tensors: the headers say it, and every reader takes it
   write_file_atomically(fmt::format("{}/{}", staging.path(), kManifestName), format_manifest(manifest), 0600);
@@ -219,7 +213,7 @@ ReshardResult consolidate(const Checkpoint& from, const std::string& file, bool 
   ShardWriter writer(staging.path(), {name}, plan_cuts(tensors, 1), contents.metadata(kModelGroup));
   copy_tensor(contents, tensors, writer, meter);
   ReshardResult made{file, 1, tensors.size(), writer.finish().pieces.size(), bytes};
-  check_rest(from);
+  check_files(from);
   give_name(fmt::format("{}/{}", staging.path(), name), file);
   sync_folder(folder_of(file));
   return made;

@@ -1,6 +1,7 @@
 #include "cohort/checkpoint/reshard.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <map>
@@ -167,6 +168,9 @@ class Damaged : public testing::Test {
     return AllOf(HasSubstr(piece_.file), HasSubstr(piece_.name()), HasSubstr(fmt::format("offset {}", piece_.offset)),
                  HasSubstr(piece_.sha256));
   }
+  Checkpoint reshard_to_whole_files() {
+    return open_checkpoint(reshard(open_checkpoint(from_.path), folder_.file("from/whole"), {1, 0}).path);
+  }
   // The manifest changed, under a digest that agrees.
   void forge(const std::function<void(Manifest&)>& change) {
     Manifest m = from_.manifest;
@@ -233,6 +237,50 @@ TEST_F(Damaged, APieceOfAnotherShapeOrType) {
       if (p == piece_) p.of.shape = {3, 257};
   });
   EXPECT_THAT(refused(), AllOf(HasSubstr("[3, 257]"), HasSubstr("[257, 3]")));
+}
+
+TEST_F(Damaged, AnyByteOfAnyHeader) {
+  for (const ManifestFile& file : from_.manifest.files) {
+    const auto path = from_.file(file.name);
+    const auto good = slurp(path);
+    const std::uint64_t data = SafetensorsFile(path).data_start();
+    for (std::uint64_t at = 0; at < data; at += 17) {
+      auto bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ 1);
+      spill(path, bad);
+      EXPECT_THAT(refused(), HasSubstr(file.name)) << "byte " << at;
+    }
+    spill(path, good);
+  }
+  reshard(open_checkpoint(from_.path), folder_.file("whole"), {2, 3});  // undamaged again
+}
+
+TEST_F(Damaged, ALinkOrAFifoForTheManifest) {
+  const auto manifest = from_.path + "/manifest.json";
+  fs::rename(manifest, folder_.file("from/elsewhere"));
+  fs::create_symlink(folder_.file("from/elsewhere"), manifest);
+  EXPECT_THAT(refused(), AllOf(HasSubstr(manifest), HasSubstr("symbolic link")));
+  fs::remove(manifest);
+  ASSERT_EQ(::mkfifo(manifest.c_str(), 0600), 0);
+  EXPECT_THAT(refused(), AllOf(HasSubstr(manifest), HasSubstr("no regular file")));
+}
+
+TEST_F(Damaged, ALinkForAFileWithoutPieces) {
+  from_ = reshard_to_whole_files();
+  const auto model = from_.file("model.safetensors");
+  fs::rename(model, folder_.file("from/elsewhere"));
+  fs::create_symlink(folder_.file("from/elsewhere"), model);
+  EXPECT_THAT(refused(), AllOf(HasSubstr(model), HasSubstr("symbolic link")));
+}
+
+TEST_F(Damaged, ALinkForTheStepButNotUnderANameOfItsOwner) {
+  const auto best = folder_.file("from/best");
+  fs::create_symlink(from_.path, best);
+  reshard(open_checkpoint(best), folder_.file("from/again"), {2, 3});
+  const auto elsewhere = folder_.file("from/elsewhere");
+  fs::rename(from_.path, elsewhere);
+  fs::create_symlink(elsewhere, from_.path);
+  EXPECT_THAT(refused(), AllOf(HasSubstr(from_.path), HasSubstr("symbolic link")));
 }
 
 TEST_F(Damaged, AHeaderWhoseMetadataWouldGoOn) {

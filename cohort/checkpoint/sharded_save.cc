@@ -10,6 +10,7 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/trace.h"
+#include "cohort/checkpoint/regular_file.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -46,7 +47,7 @@ bool is_in(const std::string& path, std::int64_t step, const Part& part) {
 }
 
 Part parse_part(const std::string& path, int rank, std::int64_t step) {
-  auto manifest = parse_manifest(read_file(path, kMostManifestBytes), path, Whole::part);
+  auto manifest = parse_manifest(read_regular_file(path, kMostManifestBytes), path, Whole::part);
   if (const auto error = manifest.texts.find(kErrorText); error != manifest.texts.end())
     throw_failure(Kind::system, "rank {} could not write its part: {}", rank, error->second);
   if (manifest.step != step) throw_failure(Kind::corrupt, "{}: of step {}, not {}", path, manifest.step, step);

@@ -57,12 +57,22 @@ StagingDirectory::StagingDirectory(const std::string& path) : path_(path) {
 
 bool StagingDirectory::make() {
   remove_tree(path_);  // ours by name: left by an earlier process with our pid
-  if (::mkdir(path_.c_str(), 0700) != 0) throw_system(fmt::format("mkdir {}", path_));
+  make_folder();
   lock_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock_) return false;
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
   struct stat st {};
   return ours_ = ::fstat(lock_.get(), &st) == 0 && st.st_nlink > 0;  // 0: locked, but removed before
+}
+
+// Somebody may have removed the folder above, and a job saves for weeks after that.
+void StagingDirectory::make_folder() {
+  if (::mkdir(path_.c_str(), 0700) == 0) return;
+  if (errno != ENOENT) throw_system(fmt::format("mkdir {}", path_));
+  const auto folder = fs::path(path_).parent_path().string();
+  log_warning("{} is gone, with the checkpoints that were in it; it is made again", folder);
+  make_durable_folder(folder);
+  if (::mkdir(path_.c_str(), 0700) != 0) throw_system(fmt::format("mkdir {}", path_));
 }
 
 StagingDirectory::~StagingDirectory() {

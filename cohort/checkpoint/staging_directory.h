@@ -14,8 +14,8 @@ std::string staging_path(const std::string& folder, std::int64_t step);  // "<fo
 
 class StagingDirectory {
  public:
-  explicit StagingDirectory(const std::string& path);
-  ~StagingDirectory();  // removes whatever is under its path
+  explicit StagingDirectory(const std::string& path);  // makes the folder it is in again where that was removed
+  ~StagingDirectory();                                 // removes whatever is under its path
   StagingDirectory(const StagingDirectory&) = delete;
   StagingDirectory& operator=(const StagingDirectory&) = delete;
   const std::string& path() const { return path_; }
@@ -23,6 +23,7 @@ class StagingDirectory {
 
  private:
   bool make();
+  void make_folder();
 
   std::string path_;  // with a number at its end when the first was removed by another process
   Fd lock_;

@@ -3,7 +3,7 @@
 //           | fsync of the parent | only then older ones go, down to `keep`
 //   newest: the newest whose manifest and digests hold. One that does not is named in the log and in the answer, and the one before serves.
 // At every instant, power cuts included, a folder called step-* is complete or was damaged after it was written; what save() returned for
-// survives. A failed save leaves the older checkpoints and no temporary.
+// survives. A failed save leaves the older checkpoints and no temporary. A folder that was removed is made again by the next save.
 // Owner: values, copies are cheap. Threads: reading any; saving one at a time per folder. A folder belongs to one run.
 // Failure: Kind::system (a full disk names path, offset and what is still there), Kind::corrupt, Kind::usage.
 #pragma once

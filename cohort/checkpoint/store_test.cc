@@ -159,6 +159,45 @@ TEST(Store, AFileOfAnotherCheckpointOrALinkIsNoticed) {
   EXPECT_THAT(failure_of([&] { store.verify(b.path); }).what, HasSubstr("no regular file"));
 }
 
+TEST(Store, LinksAndFifosForAManifestOrAStepAreRefusedAtOnce) {
+  const MemoryDir folder;
+  const Store store(folder.file("a"));
+  save(store, 1);
+  const auto step = [&](std::int64_t n) { return store.folder() + "/" + step_name(n); };
+  for (const std::int64_t n : {2, 3}) fs::remove(save(store, n).checkpoint.path + "/manifest.json");
+  fs::copy_file(step(1) + "/manifest.json", folder.file("manifest.json"));
+  fs::create_symlink(folder.file("manifest.json"), step(2) + "/manifest.json");
+  ASSERT_EQ(::mkfifo((step(3) + "/manifest.json").c_str(), 0600), 0);
+  fs::create_symlink(step(1), step(4));
+  fs::create_symlink(folder.file("nowhere"), step(5));
+  ASSERT_EQ(::mkfifo(step(6).c_str(), 0600), 0);
+  const auto newest = store.newest();
+  ASSERT_TRUE(newest.checkpoint);
+  EXPECT_EQ(newest.checkpoint->manifest.step, 1);
+  std::vector<std::string> why;
+  for (const Refusal& refusal : newest.refused) why.push_back(refusal.error.what);
+  EXPECT_THAT(why, ElementsAre(HasSubstr("Not a directory"), HasSubstr("symbolic link"), HasSubstr("symbolic link"),
+                               HasSubstr("no regular file"), HasSubstr("symbolic link")));
+}
+
+TEST(Store, MakesItsFolderAgainWhenSomebodyRemovedIt) {
+  const MemoryDir folder;
+  const Store store(folder.file("runs/a/checkpoints"));
+  save(store, 1);
+  for (const auto* gone : {"runs/a/checkpoints", "runs"}) {
+    fs::remove_all(folder.file(gone));
+    testing::internal::CaptureStderr();
+    const auto error = failure_of([&] { save(store, 2); });
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), AllOf(HasSubstr(store.folder()), HasSubstr("is made again")));
+    EXPECT_EQ(error.kind, Kind::bug) << error.what;
+    EXPECT_THAT(steps(store), ElementsAre(2));
+    struct stat st {};
+    ASSERT_EQ(::stat(store.folder().c_str(), &st), 0);
+    EXPECT_EQ(st.st_mode & 077U, 0U);
+  }
+  EXPECT_EQ(store.newest().checkpoint->manifest.step, 2);
+}
+
 TEST(Store, OnlyItsOwnNamesAreCheckpoints) {
   EXPECT_EQ(step_of_name("step-00001200"), 1200);
   EXPECT_EQ(step_of_name("step-123456789012"), 123456789012);

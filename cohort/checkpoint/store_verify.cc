@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/checkpoint/regular_file.h"
 #include "cohort/checkpoint/sha256.h"
 #include "cohort/checkpoint/store.h"
 
@@ -24,8 +24,7 @@ std::string name_of(const std::string& path) { return std::filesystem::path(path
 
 // Reads until the end, whatever stat said, and at most one byte more than expected.
 void check_digest(const std::string& path, const ManifestFile& file) {
-  const Fd fd{::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC)};
-  if (!fd) throw_system(fmt::format("open {}", path));
+  const Fd fd = open_regular(path, O_RDONLY);
   ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   std::vector<std::byte> piece(kPieceBytes);
   Sha256 hash;
@@ -66,7 +65,8 @@ std::string Checkpoint::file(std::string_view name) const {
 
 Manifest read_manifest(const std::string& folder, std::int64_t step) {
   const auto path = fmt::format("{}/{}", folder, kManifestName);
-  auto manifest = parse_manifest(read_file(path, kMostManifestBytes), path);
+  refuse_linked_step(folder);
+  auto manifest = parse_manifest(read_regular_file(path, kMostManifestBytes), path);
   if (manifest.step != step) throw_failure(Kind::corrupt, "{}: of step {}, in the folder of step {}", path, manifest.step, step);
   for (const ManifestFile& file : manifest.files) {
     struct stat st {};
@@ -110,7 +110,7 @@ bool Store::look(Newest& newest) const {
       return true;
     } catch (const Failure& failure) {
       std::error_code error;
-      if (!std::filesystem::exists(listed.path, error)) {
+      if (!std::filesystem::exists(std::filesystem::symlink_status(listed.path, error))) {
         all_there = false;
         continue;
       }

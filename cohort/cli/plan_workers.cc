@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cohort/collective/cost/calibration_file.h"
+#include "cohort/launch/exit_codes.h"
 #include "cohort/launch/worker_program.h"
 
 namespace cohort::cli {
@@ -23,7 +24,8 @@ int plan_with_workers(const train::SettingsSource& source, int ranks, bool alone
   launch::LaunchOptions options = launch::default_options(group::read_environment());
   options.ranks = std::to_string(busy);
   options.ranks_given = true;
-  return launch::run_workers(std::move(options), args);
+  const int status = launch::run_workers(std::move(options), args, {.answer_status = kNothingFits});
+  return status == kNothingFits ? launch::kExitFailure : status;
 }
 
 }  // namespace cohort::cli

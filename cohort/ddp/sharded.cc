@@ -4,10 +4,12 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "cohort/base/error.h"
 #include "cohort/base/spec.h"
+#include "cohort/base/text.h"
 #include "cohort/ddp/same_module.h"
 #include "cohort/job/job.h"
 #include "cohort/nn/tensor.h"
@@ -15,6 +17,41 @@
 
 namespace cohort::ddp {
 namespace {
+
+bool names(const ShardedGroup& group, const std::string& parameter) {
+  return std::ranges::any_of(group.parameters, [&](const std::string& pattern) { return optim::matches(pattern, parameter); });
+}
+
+void check_pattern(std::size_t group, const std::string& pattern, const std::vector<std::string>& parameters) {
+  if (std::ranges::any_of(parameters, [&](const std::string& name) { return optim::matches(pattern, name); })) return;
+  const std::vector<std::string_view> known(parameters.begin(), parameters.end());
+  const std::string_view near = nearest(pattern, known);
+  throw_failure(Kind::usage, "Sharded: groups[{}]: the pattern \"{}\" matches none of the {} parameters{}; * stands for any text", group,
+                printable(pattern), parameters.size(), near.empty() ? "" : fmt::format("; is \"{}\" meant?", near));
+}
+
+void check_groups(const torch::nn::Module& module, const ShardedOptions& options) {
+  const std::vector<std::string> parameters = module.named_parameters().keys();
+  for (std::size_t i = 0; i < options.groups.size(); ++i) {
+    const ShardedGroup& group = options.groups[i];
+    const double decay = group.weight_decay.value_or(0);
+    if (group.parameters.empty())
+      throw_failure(Kind::usage, "Sharded: groups[{}] names no parameters; give patterns, as in .parameters = {{\"head.*\"}}", i);
+    if (!std::isfinite(decay) || decay < 0)
+      throw_failure(Kind::usage, "Sharded: groups[{}]: a weight decay of {} would make weights grow; give 0 or more", i, decay);
+    if (!std::isfinite(group.lr_scale) || group.lr_scale <= 0)
+      throw_failure(Kind::usage,
+                    "Sharded: groups[{}]: lr_scale is {} and must be above 0; requires_grad_(false) is for parameters that shall not learn",
+                    i, group.lr_scale);
+    for (const std::string& pattern : group.parameters) check_pattern(i, pattern, parameters);
+  }
+}
+
+optim::Group group_of(const std::string& parameter, const ShardedOptions& options, double weight_decay) {
+  for (const ShardedGroup& group : options.groups)
+    if (names(group, parameter)) return {.lr_scale = group.lr_scale, .weight_decay = group.weight_decay.value_or(weight_decay)};
+  return {.weight_decay = weight_decay};
+}
 
 // Parameters of one block and type are gathered together; those of several blocks, and of none, are not sharded.
 std::vector<engine::Parameter> parameters_of(const torch::nn::Module& module, const ShardedOptions& options) {
@@ -24,10 +61,12 @@ std::vector<engine::Parameter> parameters_of(const torch::nn::Module& module, co
       const auto [at, fresh] = block_of.emplace(tensor.unsafeGetTensorImpl(), static_cast<int>(b));
       if (!fresh && at->second != static_cast<int>(b)) at->second = -1;
     }
+  const double weight_decay = optim::make(options.optimizer)->default_weight_decay();
   std::vector<engine::Parameter> all;
   for (const auto& item : module.named_parameters()) {
     const auto found = block_of.find(item.value().unsafeGetTensorImpl());
-    all.push_back({item.key(), item.value(), {}, options.stage >= 3 && found != block_of.end() ? found->second : -1});
+    const optim::Group group = group_of(item.key(), options, weight_decay);
+    all.push_back({item.key(), item.value(), group, options.stage >= 3 && found != block_of.end() ? found->second : -1});
   }
   return all;
 }
@@ -71,8 +110,8 @@ void broadcast_module(collective::Communicator& comm, torch::nn::Module& module)
 struct Sharded::Impl {
   Impl(collective::Communicator& comm, torch::nn::Module& module, const ShardedOptions& options, int cores, int ranks_here)
       : blocks(options.blocks),
-        core((check_offload(module, options), broadcast_module(comm, module), comm), parameters_of(module, options), options_of(options),
-             optim::make(options.optimizer), cores, ranks_here) {
+        core((check_offload(module, options), check_groups(module, options), broadcast_module(comm, module), comm),
+             parameters_of(module, options), options_of(options), optim::make(options.optimizer), cores, ranks_here) {
     begin(true);
   }
   void begin(bool sync) { core.begin({.step = steps + 1, .lr = core.rule()->default_lr()}, sync); }

@@ -9,15 +9,20 @@
 //     zero.step();                                  // reduce, clip, update: the same verdict on every rank
 //   }
 //
+// The optimizer does what torch::optim's of that name does in a plain loop: its weight decay is for every parameter, biases and weights of
+// normalisations too (Trainer leaves those of one dimension out). Others for some parameters: ShardedOptions::groups.
+//
 // Rules. Every rank runs the same blocks in the same order and calls backward() and step() equally often; a rank without samples runs them
 // on an empty batch. Parameters of no block are not sharded. Module and job must outlive it; in stage 3 its parameters can be read while a
 // block runs or a Hold lives, and for good after make_whole(). Owner: the caller. Threads: the one that trains. Failure: from backward()
-// and step(), naming the bucket and the rank; Kind::usage from the constructor, on all ranks, when their modules differ.
+// and step(), naming the bucket and the rank; Kind::usage from the constructor, on all ranks, when their modules differ or a group is
+// wrong.
 #pragma once
 #include <ATen/core/Tensor.h>
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +46,13 @@ struct ShardedBlock {
   std::shared_ptr<torch::nn::Module> module;
 };
 
+// A parameter group: .groups = {{.parameters = {"*.bias", "norm.*"}, .weight_decay = 0}, {.parameters = {"head.*"}, .lr_scale = 10}}
+struct ShardedGroup {
+  std::vector<std::string> parameters;   // patterns of whole names: * stands for any text, ? for one character
+  std::optional<double> weight_decay{};  // in place of the optimizer's
+  double lr_scale = 1;                   // times the learning rate of the step
+};
+
 struct ShardedOptions {
   int stage = 1;
   std::string optimizer = "adamw";
@@ -51,6 +63,7 @@ struct ShardedOptions {
   bool sum = false;                    // gradients are added up over the ranks, not averaged
   std::string more{};                  // further parameters of the strategy: "buddy=true"
   std::vector<ShardedBlock> blocks{};  // stage 3
+  std::vector<ShardedGroup> groups{};  // the first that names a parameter counts; one of no group has the optimizer's own values
 };
 
 class Sharded {
@@ -91,5 +104,6 @@ class Sharded {
 namespace cohort {
 using ddp::Sharded;
 using ddp::ShardedBlock;
+using ddp::ShardedGroup;
 using ddp::ShardedOptions;
 }  // namespace cohort

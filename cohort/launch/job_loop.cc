@@ -202,7 +202,8 @@ int JobLoop::exit_code() {
   if (!failures_.empty()) {
     const RankFailure cause = failures_.cause([this](int rank) { return output_.last_lines(rank); });
     code = exit_code_of(cause.status);
-    if (code != kExitUsage || !plan_.worker.reports_usage) terminal_.screen().say(failure_text(cause));
+    const bool told = (code == kExitUsage && plan_.worker.reports_usage) || code == plan_.worker.answer_status;
+    if (!told) terminal_.screen().say(failure_text(cause));
   } else if (host_failure_) {
     code = host_failure_->code;
     say(host_failure_->what);

@@ -31,6 +31,7 @@ struct WorkerTraits {
   bool draws_progress_bar = false;  // a rank draws a bar on our terminal
   bool preemptible = false;         // SIGTERM and SIGUSR1 are preemption notices; one that comes while a rank still starts waits
   bool reports_usage = false;       // exit status 2: the rank has said what is wrong with the settings, no report about ranks is needed
+  int answer_status = 0;            // a rank that ends with it has answered, as `no`, and has not failed: ours is the same; 0: none
   Seconds recovery_limit{0};  // after a failure ranks end by themselves within this, without SIGTERM: survivors save a lost one's state
   elastic::HeldState held_state = elastic::HeldState::whole;  // elastic: what a worker has of the state
 };

@@ -44,7 +44,8 @@ class LossScale {
   static std::vector<SpecSchema> schemas();       // for help pages
 
   double value() const { return state_.scale; }
-  bool scales() const;  // false: `none`
+  bool scales() const;                          // false: `none`
+  bool dynamic() const { return window_ > 0; }  // it follows overflows: neither `none` nor `constant`
   void update(bool overflow);
   std::int64_t skipped() const { return state_.skipped; }
   const std::string& spec() const { return spec_; }  // canonical, every parameter spelled out: for checkpoints

@@ -59,6 +59,10 @@ Choice choice(const PlanInput& plan_input, int stage, const ModelProfile& profil
 std::vector<Choice> choices(const PlanInput& plan_input);  // stages 0 to 3 of the first profile, then of the next
 
 // The conclusion of the table: what fits, which of that is fastest and why, what takes least.
+// When nothing fits its last line says what to try.
 std::string verdict(const PlanInput& plan_input, const std::vector<Choice>& all);
+
+// Without a memory given everything does. `cohort plan` ends with status 1 when not.
+bool anything_fits(const PlanInput& plan_input, const std::vector<Choice>& all);
 
 }  // namespace cohort::plan

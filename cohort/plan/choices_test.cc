@@ -91,8 +91,27 @@ TEST(Choices, TheVerdictNamesWhatFitsAndWhatIsFastest) {
   const auto all = choices(plan_input);
   EXPECT_THAT(verdict(plan_input, all), HasSubstr("3 of 4 fit"));
   EXPECT_THAT(verdict(plan_input, all), HasSubstr("fastest: stage 1"));
+}
+
+TEST(Choices, WhenNothingFitsTheLastLineSaysWhatToTry) {
+  PlanInput plan_input = two_blocks(4);
+  plan_input.notes = {"the data is not here"};
+  const auto all = choices(plan_input);
+  const auto last_line = [&] {
+    const std::string text = plan_text(plan_input, all);
+    return text.substr(text.rfind('\n', text.size() - 2) + 1);
+  };
+  EXPECT_TRUE(anything_fits(plan_input, all)) << "no memory was given";
+  plan_input.memory = 40'000;
+  EXPECT_TRUE(anything_fits(plan_input, all));
+  EXPECT_THAT(last_line(), HasSubstr("least memory"));
   plan_input.memory = 100;
+  EXPECT_FALSE(anything_fits(plan_input, all));
   EXPECT_THAT(verdict(plan_input, all), HasSubstr("nothing fits 100 B"));
+  EXPECT_THAT(last_line(), HasSubstr("try more ranks"));
+  plan_input.memory = all[3].total() - 1000;
+  EXPECT_FALSE(anything_fits(plan_input, all));
+  EXPECT_THAT(last_line(), HasSubstr("try a smaller data.batch than 8"));
 }
 
 TEST(Choices, ATableHasALineForEveryChoiceAndJsonAnObject) {

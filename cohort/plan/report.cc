@@ -56,6 +56,16 @@ ordered_json choice_json(const PlanInput& f, const Choice& c) {
           {"samples_per_s", samples_per_s(f, c)}};
 }
 
+// A batch decides over activations and what comes and goes; the rest is of the model, and shared by the ranks.
+std::string what_to_try(const PlanInput& f, const Choice& least) {
+  const double of_batch = least.at(MemoryClass::activations) + least.at(MemoryClass::temporaries);
+  if (least.total() - of_batch > f.memory)
+    return fmt::format("more ranks (--ranks: they share the model's {}) or a smaller model; a smaller batch is not enough",
+                       format_bytes(static_cast<std::size_t>(least.total() - of_batch)));
+  return fmt::format("a smaller data.batch than {} (data.accumulate keeps the step as large), precision: bf16, or more ranks (--ranks)",
+                     f.batch);
+}
+
 std::string off(double predicted, double measured) { return measured > 0 ? fmt::format("{:+.1f}", 100 * (predicted / measured - 1)) : ""; }
 
 }  // namespace
@@ -77,15 +87,19 @@ std::string plan_text(const PlanInput& plan_input, const std::vector<Choice>& al
     if (plan_input.memory > 0) row.emplace_back(fits(plan_input, c) ? "yes" : "no");
     table.add(std::move(row));
   }
-  std::string text = title(plan_input) + "\n" + observe::table_text(table) + "\n" + verdict(plan_input, all);
+  std::string text = title(plan_input) + "\n" + observe::table_text(table) + "\n";
   for (const auto& note : plan_input.notes) text += "note: " + note + "\n";
-  return text;
+  return text + verdict(plan_input, all);
 }
 
 std::string plan_lines(const PlanInput& plan_input, const std::vector<Choice>& all) {
   std::string lines;
   for (const Choice& c : all) lines += choice_json(plan_input, c).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   return lines;
+}
+
+bool anything_fits(const PlanInput& plan_input, const std::vector<Choice>& all) {
+  return std::any_of(all.begin(), all.end(), [&](const Choice& c) { return fits(plan_input, c); });
 }
 
 std::string verdict(const PlanInput& plan_input, const std::vector<Choice>& all) {
@@ -96,9 +110,8 @@ std::string verdict(const PlanInput& plan_input, const std::vector<Choice>& all)
   const auto named = [](const Choice& c) { return fmt::format("stage {}, recompute {}", c.stage, c.recompute); };
   if (able.empty()) {
     const Choice& least = *std::min_element(all.begin(), all.end(), [&](const Choice& a, const Choice& b) { return lighter(&a, &b); });
-    return fmt::format("nothing fits {}: the least is {} with {}; take a smaller batch (data.batch, data.accumulate) or more ranks\n",
-                       format_bytes(static_cast<std::size_t>(plan_input.memory)), named(least),
-                       format_bytes(static_cast<std::size_t>(least.total())));
+    return fmt::format("nothing fits {}: the least is {} with {}\ntry {}\n", format_bytes(static_cast<std::size_t>(plan_input.memory)),
+                       named(least), format_bytes(static_cast<std::size_t>(least.total())), what_to_try(plan_input, least));
   }
   const Choice& fastest = **std::min_element(able.begin(), able.end(), [](auto* a, auto* b) { return a->step() < b->step(); });
   const Choice& least = **std::min_element(able.begin(), able.end(), lighter);

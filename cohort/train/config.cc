@@ -157,6 +157,9 @@ void fields(TrainConfig& c, FieldList& f) {
   f("check_replicas", c.check_replicas, Range{0, 1e9},
     "steps between two comparisons of the tensors that are replicated on all ranks, which are also compared before every checkpoint: a "
     "difference stops the run and names the rank; 0: never");
+  f("max_skipped_steps", c.max_skipped_steps, Range{0, 1e9},
+    "so many steps in a row with a loss or gradients that are not finite stop the job with the likely cause and the newest checkpoint; "
+    "gradients are not counted while a dynamic loss scale is above 1, because it falls by itself; 0: never");
   f("data", c.data, "what is learned from");
   f("optim", c.optim, "how parameters are updated");
   f("engine", c.engine, "how gradients travel");

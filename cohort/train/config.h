@@ -70,6 +70,7 @@ struct TrainConfig {
   std::string loss_scale = "auto";
   std::string recompute = "none";
   int check_replicas = 100;
+  int max_skipped_steps = 20;
   DataConfig data;
   OptimizerConfig optim;
   engine::EngineOptions engine;  // without its strategy, which is `sync`: see engine_options()

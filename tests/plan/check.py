@@ -110,6 +110,17 @@ def refused():
         assert words in done.stderr and not done.stdout, f"{args} says:\n{done.stdout}{done.stderr}"
 
 
+def nothing_fits():
+    """When no choice fits the status is 1, with one rank or more, and the last line says what to try; as JSON on stderr."""
+    for args, words in ((["--memory", "1KB"], "try more ranks"), (["--memory", "900KB"], "try a smaller data.batch")):
+        for ranks in ("1", "2"):
+            done = run("plan", *SMALL, "--ranks", ranks, *args, status=1)
+            assert done.stdout.splitlines()[-1].startswith(words) and not done.stderr, done.stdout + done.stderr
+            lines = run("plan", *SMALL, "--ranks", ranks, *args, "--json", status=1)
+            assert not any(json.loads(line)["fits"] for line in lines.stdout.splitlines()), lines.stdout
+            assert lines.stderr.splitlines()[-1].startswith(words), lines.stderr
+
+
 def against_measured():
     """`cohort train --plan` holds its forecast against the run. Bytes are promised here, seconds by bench/plan.py on a quiet machine."""
     with tempfile.TemporaryDirectory() as folder:

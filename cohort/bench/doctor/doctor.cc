@@ -18,11 +18,22 @@ std::string_view level_name(Level level) {
 
 std::span<const HealthCheck> all_checks() {
   static constexpr HealthCheck kChecks[] = {
-      {"processor", look_at_processor}, {"topology", look_at_topology}, {"memory", look_at_memory},
-      {"load", look_at_load},           {"clock", look_at_clock},       {"sharing", look_at_shared_memory},
-      {"limits", look_at_limits},       {"scratch", look_at_scratch},   {"network", look_at_network},
-      {"tcp", look_at_congestion},      {"torch", look_at_torch},       {"mpi", look_at_mpi},
-      {"backends", look_at_backends},   {"gpu", look_at_gpu},           {"calibration", look_at_calibration},
+      {"processor", look_at_processor},
+      {"topology", look_at_topology},
+      {"memory", look_at_memory},
+      {"load", look_at_load},
+      {"clock", look_at_clock},
+      {"sharing", look_at_shared_memory},
+      {"limits", look_at_limits},
+      {"scratch", look_at_scratch},
+      {"network", look_at_network},
+      {"tcp", look_at_congestion},
+      {"torch", look_at_torch},
+      {"worker", look_at_worker},
+      {"mpi", look_at_mpi},
+      {"backends", look_at_backends},
+      {"gpu", look_at_gpu},
+      {"calibration", look_at_calibration},
   };
   return kChecks;
 }

@@ -42,6 +42,7 @@ Finding judge_processes(std::uint64_t soft);
 Finding judge_shm_folder(std::uint64_t bytes);
 Finding judge_load(double one_minute, int cores);
 Finding judge_torch(std::string_view python, std::string_view version, bool cxx11_abi, std::string_view cuda);
+Finding judge_worker(std::string_view path, bool starts, std::string_view last_line);
 Finding judge_congestion(std::string_view current, std::string_view available);
 
 double load_now();  // over the last minute; 0 when unknown
@@ -60,6 +61,7 @@ void look_at_scratch(Findings& findings);
 void look_at_network(Findings& findings);  // network.cc
 void look_at_congestion(Findings& findings);
 void look_at_torch(Findings& findings);  // software.cc
+void look_at_worker(Findings& findings);
 void look_at_mpi(Findings& findings);
 void look_at_backends(Findings& findings);
 void look_at_gpu(Findings& findings);

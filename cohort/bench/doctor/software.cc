@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "cohort/base/error.h"
 #include "cohort/base/text.h"
 #include "cohort/bench/doctor/doctor.h"
 #include "cohort/bench/process.h"
@@ -11,6 +12,7 @@
 #include "cohort/collective/cost/calibration_file.h"
 #include "cohort/collective/cost/cost.h"
 #include "cohort/collective/plugin/backend.h"
+#include "cohort/launch/worker_program.h"
 
 namespace cohort::bench::doctor {
 namespace {
@@ -58,6 +60,23 @@ void look_at_torch(Findings& findings) {
          fmt::format("{} has torch but cannot import it: {}", python, outcome.late ? "it takes too long" : outcome.last_line()),
          "reinstall it in a fresh virtual environment"});
   findings.push_back(judge_torch(python, json[0].get<std::string>(), json[1].get<bool>(), json[2].get<std::string>()));
+}
+
+Finding judge_worker(std::string_view path, bool starts, std::string_view last_line) {
+  if (starts) return {Level::ok, "worker", fmt::format("{} starts", path), ""};
+  return {Level::fail, "worker", fmt::format("{} does not start: {}", path, last_line.empty() ? "it printed nothing" : last_line),
+          "`cohort train`, `plan`, `verify` and `predict` need it: build and install again with the torch that is here now"};
+}
+
+void look_at_worker(Findings& findings) {
+  std::string worker;
+  try {
+    worker = launch::find_worker();
+  } catch (const Failure& failure) {
+    return findings.push_back({Level::note, "worker", failure.what(), "only `cohort train`, `plan`, `verify` and `predict` need it"});
+  }
+  const auto outcome = bench::run_process({{worker, "--help"}, {}}, Deadline::in(kImportLimit));
+  findings.push_back(judge_worker(worker, outcome.ok(), outcome.late ? "it takes too long" : outcome.last_line()));
 }
 
 void look_at_mpi(Findings& findings) {

@@ -11,6 +11,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/file.h"
 #include "cohort/base/spec.h"
+#include "cohort/cli/plan_workers.h"
 #include "cohort/cli/worker/tasks.h"
 #include "cohort/collective/cost/calibration_file.h"
 #include "cohort/job/job.h"
@@ -55,7 +56,9 @@ int plan(PlanTaskOptions w) {
   }
   const auto all = plan::choices(plan_input);
   fmt::print("{}", w.json ? plan::plan_lines(plan_input, all) : plan::plan_text(plan_input, all));
-  return 0;
+  if (plan::anything_fits(plan_input, all)) return 0;
+  if (w.json) fmt::print(stderr, "cohort plan: {}", plan::verdict(plan_input, all));
+  return kNothingFits;
 }
 
 int plan_main(int argc, char** argv) {

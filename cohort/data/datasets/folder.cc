@@ -1,4 +1,5 @@
 // Pictures in folders, one folder for each class: dir/cat/1.jpg, dir/dog/a.png. Classes are the folders' names in alphabetical order.
+// Hidden folders (.ipynb_checkpoints) and those without a picture are no classes; the log names them.
 // Only names are read when the set is opened; a picture is decoded and resized each time it is asked for.
 #include <algorithm>
 #include <array>
@@ -7,6 +8,8 @@
 #include "cohort/base/bytes.h"
 #include "cohort/base/error.h"
 #include "cohort/base/file.h"
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
 #include "cohort/data/dataset.h"
 #include "cohort/data/image.h"
 
@@ -15,6 +18,7 @@ namespace {
 
 using Type = SpecParam::Type;
 constexpr std::size_t kMostFileBytes = 256_MiB;
+constexpr std::size_t kMostNamed = 20;  // folders that are no classes
 
 const SpecSchema& schema() {
   static const SpecSchema one{
@@ -67,23 +71,49 @@ std::vector<std::filesystem::path> listed(const std::filesystem::path& dir) {
   return all;
 }
 
+void warn_of_skipped(const std::string& dir, std::vector<std::string> skipped) {
+  if (skipped.empty()) return;
+  const std::size_t more = skipped.size() > kMostNamed ? skipped.size() - kMostNamed : 0;
+  skipped.resize(skipped.size() - more);
+  if (more > 0) skipped.push_back(fmt::format("{} more", more));
+  log_warning("{}: left out as no classes: {}", dir, join(skipped, ", "));
+}
+
+// Files of all classes; classes and names of the form.
+std::vector<Entry> find_pictures(const std::string& dir, Form& form) {
+  std::vector<Entry> entries;
+  std::vector<std::string> skipped;
+  for (const auto& folder : listed(dir)) {
+    if (!std::filesystem::is_directory(folder)) continue;
+    const std::string name = folder.filename().string();
+    if (name.starts_with('.')) {
+      skipped.push_back(fmt::format("'{}' (hidden)", name));
+      continue;
+    }
+    const std::size_t before = entries.size();
+    for (const auto& file : listed(folder))
+      if (is_picture(file)) entries.push_back({file.string(), form.classes});
+    if (entries.size() == before) {
+      skipped.push_back(fmt::format("'{}' (no picture in it)", name));
+      continue;
+    }
+    form.names.push_back(name);
+    ++form.classes;
+  }
+  if (entries.empty()) {
+    throw_failure(Kind::usage, "{}: {} subfolders and not one .jpg, .jpeg or .png in them; expected dir/class/picture.jpg", dir,
+                  skipped.size());
+  }
+  warn_of_skipped(dir, std::move(skipped));
+  return entries;
+}
+
 std::shared_ptr<const Dataset> open(const SpecValues& v) {
   const std::int64_t channels = v.integer("channels");
   if (channels == 2) throw_failure(Kind::usage, "folder: pictures have channels=1 (grey) or channels=3 (colour), not 2");
   Form form{.shape = parse_shape(v.text("size"), 2)};
   form.shape.insert(form.shape.begin(), channels);
-  std::vector<Entry> entries;
-  for (const auto& folder : listed(v.text("dir"))) {
-    if (!std::filesystem::is_directory(folder)) continue;
-    for (const auto& file : listed(folder))
-      if (is_picture(file)) entries.push_back({file.string(), form.classes});
-    form.names.push_back(folder.filename().string());
-    ++form.classes;
-  }
-  if (entries.empty()) {
-    throw_failure(Kind::usage, "{}: {} subfolders and not one .jpg, .jpeg or .png in them; expected dir/class/picture.jpg", v.text("dir"),
-                  form.classes);
-  }
+  std::vector<Entry> entries = find_pictures(v.text("dir"), form);
   return std::make_shared<Folder>(std::move(form), std::move(entries));
 }
 

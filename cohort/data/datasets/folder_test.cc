@@ -40,6 +40,30 @@ TEST_F(Folders, AreClassesInAlphabeticalOrder) {
   EXPECT_THAT(set->where(1), HasSubstr("dog/1.PNG"));
 }
 
+TEST_F(Folders, ThatAreHiddenOrHoldNoPictureAreNoClassesAndTheLogNamesThem) {
+  const std::string pixel = png_file(1, 1, {1, 2, 3});
+  put(".ipynb_checkpoints", "1.png", pixel);
+  put("cat", "1.png", pixel);
+  put("cow", "notes.txt", "not a picture");
+  put("dog", "1.png", pixel);
+  testing::internal::CaptureStderr();
+  const auto set = open_dataset(spec());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(set->size(), 2);
+  EXPECT_EQ(set->form().classes, 2);
+  EXPECT_THAT(set->form().names, testing::ElementsAre("cat", "dog"));
+  Scratch scratch;
+  EXPECT_EQ(set->sample(1, scratch).label, 1);
+  EXPECT_THAT(log, HasSubstr(dir.path() + ": left out as no classes: '.ipynb_checkpoints' (hidden), 'cow' (no picture in it)\n"));
+}
+
+TEST_F(Folders, ThatAreAllClassesAreNotWarnedOf) {
+  put("cat", "1.png", png_file(1, 1, {1, 2, 3}));
+  testing::internal::CaptureStderr();
+  open_dataset(spec());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(Folders, DecodeLateSoABrokenPictureFailsWhenAskedForByItsPath) {
   put("cat", "1.png", png_file(1, 1, {1, 2, 3}).substr(0, 20));
   const auto set = open_dataset(spec());

@@ -14,6 +14,7 @@
 #include "cohort/base/log.h"
 #include "cohort/checkpoint/sharded_save.h"
 #include "cohort/checkpoint/staging_directory.h"
+#include "cohort/data/class_names.h"
 #include "cohort/job/run_on_all.h"
 #include "cohort/train/loop/emergency_save.h"
 
@@ -37,6 +38,21 @@ void move_aside(const std::string& folder) {
   if (!error) fs::rename(folder, folder + ".old", error);
   if (error) throw_failure(Kind::system, "cannot move {} to {}.old: {}; say another `out`", folder, folder, error.message());
   log_info("starting over: the checkpoints of the run before are in {}.old", folder);
+}
+
+// A folder of classes that came, went or was renamed since the checkpoint would give the labels it was trained on another meaning.
+void check_classes(const checkpoint::Checkpoint& found, const data::Form& form, const TrainConfig& config) {
+  const auto at = found.manifest.values.find("data");
+  if (at == found.manifest.values.end()) return;
+  const auto names = nlohmann::json::parse(at->second).value("names", std::vector<std::string>{});
+  const std::string now = fmt::format("data.train '{}'", config.data.train);
+  const data::ClassNames saved_names{names, found.path}, names_now{form.names, now};
+  std::string difference = data::difference_of_classes(saved_names, names_now);
+  if (difference.empty()) difference = data::difference_of_classes(names_now, saved_names);
+  if (!difference.empty())
+    throw_failure(Kind::usage,
+                  "{}: the run cannot resume with other classes; restore them, or say checkpoint.resume=never or another `out`",
+                  difference);
 }
 
 }  // namespace
@@ -107,6 +123,7 @@ void CheckpointManager::find_newest(std::span<std::int64_t> position) {
     return;
   }
   found_ = *newest.checkpoint;
+  check_classes(found_, loop_.form(), config_);
   const auto& m = found_.manifest;
   position[0] = m.step, position[1] = m.epoch, position[2] = m.position;
   if (m.world_size != comm_.size())
@@ -142,7 +159,7 @@ void CheckpointManager::save_if_due(bool epoch_ended) {
   const auto& c = config_.checkpoint;
   const bool by_step = c.every_steps > 0 && loop_.step() % c.every_steps == 0;
   const bool by_epoch = epoch_ended && c.every_epochs > 0 && loop_.position().epoch % c.every_epochs == 0;
-  if (by_step || by_epoch) save();
+  if ((by_step || by_epoch) && loop_.non_finite().in_a_row() == 0) save();  // what may have diverged does not replace what had not
   while (const auto outcome = writer_ ? writer_->poll() : std::nullopt) note(*outcome);
 }
 
@@ -251,6 +268,17 @@ void CheckpointManager::note(const checkpoint::Outcome& outcome) {
   if (!outcome.error) return void((saved_step_ = outcome.step, skipped_ = 0));
   if (last_saved_ == outcome.step) last_saved_ = -1;
   log_error("the checkpoint of step {} was not written: {}; training goes on, the one before stays", outcome.step, outcome.error->what);
+}
+
+std::int64_t CheckpointManager::newest_step(const std::atomic<bool>* aborted) {
+  finish(aborted);
+  std::int64_t newest = -1;
+  job::run_on_all(comm_, "newest checkpoint", [&] {
+    if (!store_) return;
+    if (const auto found = store_->newest().checkpoint) newest = found->manifest.step;
+  });
+  comm_.broadcast(collective::piece(std::span(&newest, 1)), Rank{0}, {.name = "newest checkpoint"});
+  return newest;
 }
 
 void CheckpointManager::finish(const std::atomic<bool>* aborted) {

@@ -35,6 +35,8 @@ class CheckpointManager {
   std::optional<checkpoint::Checkpoint> save_emergency(const Error& why);
   // A save in flight no longer waits for these ranks. Not a collective.
   void abandon_save(std::span<const Rank> lost) noexcept;
+  // Collective: the step of the newest checkpoint that is whole on disk, after the save in flight; -1: there is none.
+  std::int64_t newest_step(const std::atomic<bool>* aborted = nullptr);
   bool saved() const { return !writer_ || saved_step_ == loop_.step(); }  // the newest update is on disk
   const std::string& folder() const { return folder_; }
 

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <thread>
 
-#include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/job/run_on_all.h"
 #include "cohort/train/loop/elastic_session.h"
@@ -175,11 +173,6 @@ std::string ElasticTrainer::resume_text(const ElasticWorker::Begun& epoch, bool 
 void ElasticTrainer::open_logs(const ElasticWorker::Begun& epoch, std::optional<std::int64_t> resumed) {
   auto& comm = *session_->comm;
   TrainLoop& loop = *session_->loop;
-  const auto folder = run_folder(config_);
-  if (comm.rank().value == 0) {
-    std::filesystem::create_directories(folder);
-    write_file_atomically(folder + "/config.yaml", config_text_);
-  }
   session_->logger = std::make_unique<RunLogger>(comm, config_, config_text_, loop);
   auto& logger = *session_->logger;
   if (epoch.roster.epoch.value == 1)

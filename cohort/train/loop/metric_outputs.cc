@@ -8,6 +8,7 @@
 
 #include "cohort/base/bytes.h"
 #include "cohort/base/file.h"
+#include "cohort/base/log.h"
 #include "cohort/base/text.h"
 
 namespace cohort::train {
@@ -15,50 +16,85 @@ namespace {
 
 constexpr std::size_t kMostMetricsBytes = 4_GiB;
 
-std::string metrics_path(const TrainConfig& config) { return run_folder(config) + "/metrics.jsonl"; }
-
-std::vector<nlohmann::json> keep_lines_until(const std::string& path, std::int64_t step) {
-  std::vector<nlohmann::json> lines;
-  if (!std::filesystem::exists(path)) return lines;
-  const std::string text = read_file(path, kMostMetricsBytes);
-  std::string kept;
-  for (const auto line : split(text, '\n')) {
-    auto fields = nlohmann::json::parse(line, nullptr, false);
-    if (!fields.is_object() || !fields.contains("step") || !fields["step"].is_number_integer() || fields["step"] > step) continue;
-    kept.append(line).append("\n");
-    lines.push_back(std::move(fields));
+std::unique_ptr<observe::HttpServer> listen(const observe::HttpRoutes& routes, int port, std::string& problem) {
+  try {
+    return std::make_unique<observe::HttpServer>(routes, observe::HttpOptions{.port = static_cast<std::uint16_t>(port)});
+  } catch (const std::exception& failure) {
+    problem = failure.what();
+    return nullptr;
   }
-  if (kept != text) write_file_atomically(path, kept);
-  return lines;
 }
 
 }  // namespace
 
 MetricOutputs::MetricOutputs(const TrainConfig& config, Rank rank, std::int64_t step)
-    : earlier_(keep_lines_until(metrics_path(config), step)), metrics_(metrics_path(config)) {
-  if (config.observe.tensorboard) {
-    observe::EventOptions options;
-    if (step > 0) options.resumes_at = step;
-    events_ = std::make_unique<observe::EventWriter>(run_folder(config) + "/tensorboard", rank, options);
+    : folder_(run_folder(config)), rank_(rank), step_(step), wants_events_(config.observe.tensorboard) {
+  earlier_effort_.attempt([&] { read_earlier_lines(); });
+  open_metrics();
+  open_events();
+  if (config.observe.prometheus_port >= 0) open_server("cohort train, run " + config.name, config.observe.prometheus_port);
+}
+
+void MetricOutputs::read_earlier_lines() {
+  const std::string path = folder_ + "/metrics.jsonl";
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored)) return;
+  const std::string text = read_file(path, kMostMetricsBytes);
+  std::string kept;
+  for (const auto line : split(text, '\n')) {
+    auto fields = nlohmann::json::parse(line, nullptr, false);
+    if (!fields.is_object() || !fields.contains("step") || !fields["step"].is_number_integer() || fields["step"] > step_) continue;
+    kept.append(line).append("\n");
+    earlier_.push_back(std::move(fields));
   }
-  if (config.observe.prometheus_port >= 0)
-    server_ =
-        std::make_unique<observe::HttpServer>(observe::exporter_routes(registry_, "cohort train, run " + config.name),
-                                              observe::HttpOptions{.port = static_cast<std::uint16_t>(config.observe.prometheus_port)});
+  if (kept != text) shorter_ = std::move(kept);
+}
+
+bool MetricOutputs::open_metrics() {
+  if (metrics_) return true;
+  return metrics_effort_.attempt([&] {
+    observe::make_folders(folder_);
+    const std::string path = folder_ + "/metrics.jsonl";
+    if (shorter_) write_file_atomically(path, *shorter_);
+    shorter_.reset();
+    metrics_.emplace(path);
+  });
+}
+
+bool MetricOutputs::open_events() {
+  if (!wants_events_ || events_) return wants_events_;
+  return events_effort_.attempt([&] {
+    observe::EventOptions options;
+    if (step_ > 0) options.resumes_at = step_;
+    events_ = std::make_unique<observe::EventWriter>(folder_ + "/tensorboard", rank_, options);
+  });
+}
+
+// The port asked for may belong to another program, or to a rank 0 before this one that is stopped.
+void MetricOutputs::open_server(const std::string& title, int port) {
+  const observe::HttpRoutes routes = observe::exporter_routes(registry_, title);
+  std::string problem;
+  server_ = listen(routes, port, problem);
+  if (server_) return;
+  std::string ignored;
+  if (port != 0) server_ = listen(routes, 0, ignored);
+  if (server_)
+    log_warning("{}; the metrics are at {} instead", problem, url());
+  else
+    log_warning("{}; training goes on without a page for Prometheus", problem);
 }
 
 std::string MetricOutputs::url() const { return server_ ? server_->url("/metrics") : ""; }
 
 void MetricOutputs::training(const TrainingPoint& p, bool scaled) {
-  metrics_.write({{"step", p.step},
-                  {"loss", p.loss},
-                  {"lr", p.lr},
-                  {"samples_per_s", p.samples_per_second},
-                  {"grad_norm_squared", p.grad_norm_squared},
-                  {"clip", p.clip},
-                  {"scale", p.scale},
-                  {"skipped", p.skipped}});
-  if (events_) {
+  line({{"step", p.step},
+        {"loss", p.loss},
+        {"lr", p.lr},
+        {"samples_per_s", p.samples_per_second},
+        {"grad_norm_squared", p.grad_norm_squared},
+        {"clip", p.clip},
+        {"scale", p.scale},
+        {"skipped", p.skipped}});
+  if (open_events()) {
     events_->scalar("train/loss", p.step, p.loss);
     events_->scalar("train/lr", p.step, p.lr);
     events_->scalar("train/samples_per_s", p.step, p.samples_per_second);
@@ -73,13 +109,17 @@ void MetricOutputs::training(const TrainingPoint& p, bool scaled) {
 }
 
 void MetricOutputs::evaluation(const Evaluation& test, std::int64_t step, std::int64_t epoch) {
-  metrics_.write({{"step", step}, {"epoch", epoch}, {"test_loss", test.loss}, {"test_accuracy", test.accuracy}});
-  if (events_) {
+  line({{"step", step}, {"epoch", epoch}, {"test_loss", test.loss}, {"test_accuracy", test.accuracy}});
+  if (open_events()) {
     events_->scalar("test/loss", step, test.loss);
     events_->scalar("test/accuracy", step, test.accuracy);
     events_->flush();
   }
   registry_.gauge("cohort_test_accuracy", "share of the test set that is right").set(test.accuracy);
+}
+
+void MetricOutputs::line(std::initializer_list<observe::Field> fields) {
+  if (open_metrics()) metrics_->write(fields);
 }
 
 void MetricOutputs::slow_ranks(std::size_t count) {

@@ -1,12 +1,14 @@
 // Where rank 0 writes the numbers of a run while it lasts: metrics.jsonl, TensorBoard's event files, and a page for Prometheus.
 // A run that is resumed after step n has not made the steps after n yet, whatever the files say of them: those lines go.
-// Owner: RunLogger, on rank 0. Threads: one. Failure: a full disk loses records, never the run; Kind::system for a port that is taken.
+// Owner: RunLogger, on rank 0. Threads: one. Failure: none. What cannot be opened or written is warned about and tried again with the next
+// record; when the port asked for is taken, the page gets a free one.
 #pragma once
 #include <ATen/core/Tensor.h>
 
 #include <initializer_list>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "cohort/observe/metrics.h"
 #include "cohort/observe/straggler_detector.h"
 #include "cohort/observe/tensorboard.h"
+#include "cohort/train/loop/best_effort.h"
 #include "cohort/train/loop/train_loop.h"
 
 namespace cohort::train {
@@ -37,14 +40,27 @@ class MetricOutputs {
   void evaluation(const Evaluation& test, std::int64_t step, std::int64_t epoch);
   void slow_ranks(std::size_t count);
   void rank_slow(const observe::StragglerDetector::Change& change);
-  void line(std::initializer_list<observe::Field> fields) { metrics_.write(fields); }
+  void line(std::initializer_list<observe::Field> fields);
   void histogram(const std::string& name, std::int64_t step, const at::Tensor& values);
   void image(int number, const at::Tensor& picture);  // [1 or 3, h, w], any range
   void flush();
 
  private:
-  const std::vector<nlohmann::json> earlier_;  // read before the file is opened for appending
-  observe::MetricsFile metrics_;
+  void read_earlier_lines();
+  bool open_metrics();  // these two: whether it is open now
+  bool open_events();
+  void open_server(const std::string& title, int port);
+
+  const std::string folder_;
+  const Rank rank_;
+  const std::int64_t step_;  // the run goes on from it
+  const bool wants_events_;
+  BestEffort earlier_effort_{"the curves before this start"};
+  BestEffort metrics_effort_{"metrics.jsonl", "with the next record"};
+  BestEffort events_effort_{"TensorBoard's events", "with the next record"};
+  std::vector<nlohmann::json> earlier_;
+  std::optional<std::string> shorter_;  // the file without the lines after step_, until it is written
+  std::optional<observe::MetricsFile> metrics_;
   std::unique_ptr<observe::EventWriter> events_;
   observe::Registry registry_;
   std::unique_ptr<observe::HttpServer> server_;

@@ -6,6 +6,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/data/class_names.h"
 #include "cohort/nn/autocast.h"
 #include "cohort/nn/zoo.h"
 #include "cohort/sync/strategy.h"
@@ -27,6 +28,17 @@ at::Tensor try_forward(nn::Model& model, const data::Form& form, const std::stri
     throw_failure(Kind::usage, "model '{}' takes samples of {}, the data set has {}: {}", spec, shape_text(model.input().sizes),
                   shape_text(form.shape), all.substr(0, all.find('\n')));
   }
+}
+
+void check_test_set(const TrainConfig& config, const data::Form& train, const data::Form& test) {
+  const std::string trained_on = fmt::format("data.train '{}'", config.data.train),
+                    tested_on = fmt::format("data.test '{}'", config.data.test);
+  const std::string difference = data::difference_of_classes({train.names, trained_on}, {test.names, tested_on});
+  if (!difference.empty())
+    throw_failure(Kind::usage, "{}: its samples would count for another class; give both sets the same classes", difference);
+  if (train.shape != test.shape || train.input != test.input || test.classes > train.classes)
+    throw_failure(Kind::usage, "data.test has samples of {} in {} classes, data.train of {} in {}: say data.test for another set or ''",
+                  shape_text(test.shape), test.classes, shape_text(train.shape), train.classes);
 }
 
 }  // namespace
@@ -82,10 +94,7 @@ ModelAndData load_model_and_data(const TrainConfig& config) {
   if (config.precision != Precision::fp32 && config.device == "cpu") check_precision(m.model, config.precision, config.model);
   if (!config.data.test.empty()) {
     m.test = data::open_dataset(config.data.test);
-    const auto &a = m.train->form(), &b = m.test->form();
-    if (a.shape != b.shape || a.input != b.input || b.classes > a.classes)
-      throw_failure(Kind::usage, "data.test has samples of {} in {} classes, data.train of {} in {}: say data.test for another set or ''",
-                    shape_text(b.shape), b.classes, shape_text(a.shape), a.classes);
+    check_test_set(config, m.train->form(), m.test->form());
   }
   if (m.train->form().input == data::Input::pixels) m.transforms = data::Transforms::parse(config.data.transforms, *m.train);
   sync::make(config.sync);  // throws for one that is not there

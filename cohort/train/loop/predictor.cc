@@ -10,6 +10,7 @@
 
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
+#include "cohort/data/class_names.h"
 #include "cohort/data/image.h"
 #include "cohort/nn/batch.h"
 #include "cohort/nn/loss.h"
@@ -105,6 +106,11 @@ Score Predictor::score(const std::string& dataset_spec, std::int64_t limit) cons
   if (set->form().shape != form_.shape || set->form().input != form_.input)
     throw_failure(Kind::usage, "'{}' has samples of {}, the model was trained on {}", dataset_spec, fmt::join(set->form().shape, "x"),
                   fmt::join(form_.shape, "x"));
+  const std::string difference =
+      data::difference_of_classes({form_.names, found_.path}, {set->form().names, fmt::format("'{}'", dataset_spec)});
+  if (!difference.empty())
+    throw_failure(Kind::usage, "{}: its samples would count for another class; give a set with the classes that were trained on",
+                  difference);
   const torch::NoGradGuard no_grad;
   Score score;
   const std::int64_t all = limit > 0 ? std::min(limit, set->size()) : set->size();

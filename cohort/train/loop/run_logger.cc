@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -33,17 +34,35 @@ RunLogger::RunLogger(collective::Communicator& comm, const TrainConfig& config, 
       folder_(run_folder(config)),
       first_(comm.rank().value == 0),
       scaled_(loop.scale().scales()) {
-  if (config.observe.trace) {
-    std::filesystem::create_directories(folder_ + "/trace");
-    Trace::set_clock_offset(observe::clock_offset_to_first(comm).offset_ns);
-    Trace::start(rank_trace(folder_, comm.rank().value), comm.rank());
-  }
+  if (config.observe.trace) start_trace();
   if (!first_) return;
+  write_settings();
   outputs_ = std::make_unique<MetricOutputs>(config, comm.rank(), loop.step());
-  earlier_seconds_ = curves_.load(outputs_->earlier());
-  stragglers_.load(outputs_->earlier());
+  BestEffort("the curves before this start").attempt([&] {
+    earlier_seconds_ = curves_.load(outputs_->earlier());
+    stragglers_.load(outputs_->earlier());
+  });
   if (const auto url = outputs_->url(); !url.empty()) say(fmt::format("metrics at {}", url));
   open_terminal();
+}
+
+void RunLogger::start_trace() {
+  Trace::set_clock_offset(observe::clock_offset_to_first(comm_).offset_ns);
+  BestEffort trace("this rank's trace");
+  if (Trace::on()) trace.attempt([] { Trace::stop(); });  // of the epoch of an elastic job before this one
+  trace.attempt([&] {
+    observe::make_folders(folder_ + "/trace");
+    Trace::start(rank_trace(folder_, comm_.rank().value), comm_.rank());
+  });
+}
+
+void RunLogger::write_settings() {
+  if (settings_written_) return;
+  settings_written_ = settings_effort_.attempt([&] {
+    observe::make_folders(folder_);
+    const std::string path = folder_ + "/config.yaml";
+    if (!std::filesystem::exists(path) || read_file(path) != config_text_) write_file_atomically(path, config_text_);
+  });
 }
 
 // The launcher's own terminal: a bar cannot be drawn through its pipe. Without one, lines are printed among those of say(), in order.
@@ -75,6 +94,7 @@ void RunLogger::note(const std::string& line, std::initializer_list<observe::Fie
 void RunLogger::epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64_t done, std::int64_t total) {
   window_start_ = Clock::now();
   if (!first_) return;
+  write_settings();
   progress_->start(fmt::format("epoch {}/{}", epoch + 1, epochs), static_cast<std::uint64_t>(total),
                    static_cast<double>(config_.data.batch) * config_.data.accumulate * comm_.size());
   progress_->update(static_cast<std::uint64_t>(done));
@@ -91,6 +111,33 @@ void RunLogger::find_stragglers(const StepResult& r, std::int64_t step) {
   }
 }
 
+void RunLogger::resumed(std::int64_t step, const TrainLoop& loop) {
+  say(fmt::format("goes on after update {}", step));
+  if (loop.done())
+    say(fmt::format(
+        "the run is complete: all {} updates were made before; to train longer raise epochs or steps, to train anew take another "
+        "`out` or checkpoint.resume=never",
+        step));
+}
+
+// The first of a row is told in full; then the count, ever more rarely.
+void RunLogger::note_left_out(const StepResult& r, std::int64_t step) {
+  if (r.verdict.committed) return end_left_out(fmt::format("step {}: updates again,", step));
+  left_out_last_ = step;
+  if (++left_out_ == 1)
+    say(fmt::format("step {}: a gradient was not finite on some rank{}; the step was left out on all of them", step,
+                    scaled_ ? fmt::format(" at loss scale {}", r.scale) : ""));
+  else if (left_out_ >= 4 && std::has_single_bit(left_out_))
+    say(fmt::format("step {}: {} steps in a row are left out now", step, left_out_));
+}
+
+void RunLogger::end_left_out(const std::string& what) {
+  if (left_out_ > 1)
+    say(fmt::format("{} after {} steps in a row were left out, {} to {}", what, left_out_,
+                    left_out_last_ - static_cast<std::int64_t>(left_out_) + 1, left_out_last_));
+  left_out_ = 0;
+}
+
 void RunLogger::step_done(const StepResult& r, std::int64_t step, std::int64_t done_in_epoch) {
   phases_ += r.phases;
   if (!first_) return;
@@ -102,9 +149,7 @@ void RunLogger::step_done(const StepResult& r, std::int64_t step, std::int64_t d
   if (scaled_) shown.emplace_back("scale", r.scale);
   if (r.skipped > 0) shown.emplace_back("skipped", static_cast<double>(r.skipped));
   progress_->update(static_cast<std::uint64_t>(done_in_epoch), std::move(shown));
-  if (!r.verdict.committed)
-    say(fmt::format("step {}: a gradient was not finite on some rank{}; the step was left out on all of them", step,
-                    scaled_ ? fmt::format(" at loss scale {}", r.scale) : ""));
+  note_left_out(r, step);
   last_ = r;
   if (step % config_.observe.every_steps == 0) record(step);
 }
@@ -165,26 +210,29 @@ void RunLogger::show_images(const at::Tensor& batch) {
 void RunLogger::compare_with_plan(const StepProfiler& profiler) {
   if (!first_ || profiler.steps() == 0) return;
   const std::string path = forecast_file(config_);
-  if (!std::filesystem::exists(path))
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored))
     return say(fmt::format("there is no forecast in {}: `cohort train --plan` makes it before it trains", path));
   if (progress_) progress_->finish();
-  const plan::Comparison found = plan::compare(read_file(path), profiler.measured_step());
-  write_file_atomically(folder_ + "/plan.json", found.json);
-  say("\n" + found.text);
+  BestEffort("plan.json").attempt([&] {
+    const plan::Comparison found = plan::compare(read_file(path), profiler.measured_step());
+    say("\n" + found.text);
+    write_file_atomically(folder_ + "/plan.json", found.json);
+  });
 }
 
 std::string RunLogger::merge_traces() {
-  Trace::stop();
+  BestEffort("this rank's trace").attempt([] { Trace::stop(); });
   comm_.barrier({.name = "traces are written"});
   if (!first_) return {};
   std::vector<std::string> files;
   for (int r = 0; r < comm_.size(); ++r) files.push_back(rank_trace(folder_, r));
-  observe::merge_files(files, folder_ + "/trace.json");
-  return folder_ + "/trace.json";
+  const std::string merged = folder_ + "/trace.json";
+  return BestEffort("trace.json").attempt([&] { observe::merge_files(files, merged); }) ? merged : "";
 }
 
 RunSummary RunLogger::finish(const Evaluation& test, const TrainLoop& loop) {
   if (progress_) progress_->finish();
+  end_left_out("training ends");
   RunSummary summary{.steps = loop.step(), .test = test, .seconds = elapsed(start_), .folder = folder_};
   summary.skipped = loop.scale().skipped();
   summary.scale = scaled_ ? loop.scale().value() : 0;

@@ -1,6 +1,7 @@
 // The RunLogger reports on a run while it lasts and at its end: progress on the terminal, the numbers in files and over HTTP
 // (metric_outputs.h), slow ranks (straggler_log.h), a trace of every rank, and at the end a table and an HTML report (run_report.h).
-// Everything but the trace is rank 0's. Owner: Trainer. Threads: one. Failure: a full disk loses records, never the run.
+// Everything but the trace is rank 0's. Owner: Trainer. Threads: one. Failure: of the communicator only. What cannot be written or opened
+// is a warning, never the end of the run (best_effort.h): in an elastic job every rank 0 to come would fail the same way.
 #pragma once
 #include <memory>
 #include <string>
@@ -19,6 +20,7 @@ class RunLogger {
   RunLogger(collective::Communicator& comm, const TrainConfig& config, std::string config_text, const TrainLoop& loop);
   ~RunLogger();
 
+  void resumed(std::int64_t step, const TrainLoop& loop);  // says so, and whether anything is left to do
   void epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64_t done, std::int64_t total);
   void step_done(const StepResult& result, std::int64_t step, std::int64_t done_in_epoch);
   void epoch_ends(std::int64_t step);  // before evaluating
@@ -31,9 +33,13 @@ class RunLogger {
   RunSummary finish(const Evaluation& test, const TrainLoop& loop);  // collective: gathers the ranks' times, writes report and trace
 
  private:
+  void start_trace();  // collective
+  void write_settings();
   void open_terminal();
   void record(std::int64_t step);  // a point of the curves, from the steps since the last one
   std::string merge_traces();
+  void note_left_out(const StepResult& r, std::int64_t step);
+  void end_left_out(const std::string& what);
   void find_stragglers(const StepResult& r, std::int64_t step);
 
   collective::Communicator& comm_;
@@ -43,11 +49,15 @@ class RunLogger {
   const bool scaled_;  // the loss is
   const Clock::time_point start_ = Clock::now();
   observe::PhaseSeconds phases_;
+  BestEffort settings_effort_{"config.yaml", "at the next epoch"};
+  bool settings_written_ = false;
   std::unique_ptr<MetricOutputs> outputs_;  // rank 0
   int terminal_ = -1;
   std::unique_ptr<observe::Progress> progress_;  // rank 0
   RunCurves curves_;
   StragglerLog stragglers_;
+  std::uint64_t left_out_ = 0;                   // steps in a row that were called off ..
+  std::int64_t left_out_last_ = 0;               // .. and the last of them
   double samples_ = 0;                           // over the whole run
   StepResult last_;                              // the newest
   double window_loss_ = 0, window_samples_ = 0;  // since the last point

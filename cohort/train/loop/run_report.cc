@@ -15,7 +15,7 @@ namespace {
 observe::Report report_of(const TrainConfig& config, const RunSummary& summary, const RunCurves& curves, std::size_t ranks) {
   observe::Report report{.title = config.name, .subtitle = fmt::format("{} on {} ranks, {:.0f} s", config.model, ranks, summary.seconds)};
   if (summary.test.samples > 0) report.highlights.push_back({"test accuracy", fmt::format("{:.2f} %", 100 * summary.test.accuracy)});
-  report.highlights.push_back({"samples/s", fmt::format("{:.0f}", summary.samples_per_second)});
+  if (summary.samples_per_second > 0) report.highlights.push_back({"samples/s", fmt::format("{:.0f}", summary.samples_per_second)});
   report.highlights.push_back({"updates", fmt::format("{}", summary.steps - summary.skipped)});
   if (summary.skipped > 0 || summary.scale > 0) report.highlights.push_back({"steps left out", fmt::format("{}", summary.skipped)});
   if (!summary.slow.empty()) report.highlights.push_back({"slow ranks", summary.slow});
@@ -61,7 +61,7 @@ std::string write_run_report(const TrainConfig& config, const std::string& confi
   const std::string path = summary.folder + "/report.html";
   try {
     observe::write_report(path, report);
-  } catch (const Failure& failure) {  // what was learned matters more than what is written about it
+  } catch (const std::exception& failure) {  // what was learned matters more than what is written about it
     log_error("no report: {}", failure.what());
     return {};
   }
@@ -81,7 +81,7 @@ std::string summary_text(const RunSummary& s) {
   if (s.scale > 0) table.add({"loss scale", fmt::format("{}", s.scale)});
   if (!s.slow.empty()) table.add({"slow ranks", s.slow});
   table.add({"time", fmt::format("{:.1f} s", s.seconds)});
-  table.add({"samples/s", fmt::format("{:.0f}", s.samples_per_second)});
+  if (s.samples_per_second > 0) table.add({"samples/s", fmt::format("{:.0f}", s.samples_per_second)});
   for (std::size_t p = 0; p < observe::kPhases; ++p)
     table.add({fmt::format("time in {}", observe::kPhaseNames[p]), fmt::format("{:.1f} %", 100 * shares[p])});
   std::string text = observe::table_text(table);

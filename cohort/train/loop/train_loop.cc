@@ -57,6 +57,7 @@ TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, 
       model_(std::move(m.model)),
       schedule_(optim::Schedule::parse(config.optim.schedule)),
       scale_(optim::LossScale::parse(loss_scale_spec(config))),
+      non_finite_(config.max_skipped_steps, scale_.dynamic()),
       train_(std::move(m.train)),
       test_(std::move(m.test)),
       transforms_(std::move(m.transforms)),
@@ -107,6 +108,7 @@ void TrainLoop::start_at(std::int64_t epoch, std::int64_t samples, std::int64_t 
   first_epoch_ = epoch;
   first_ = whole ? 0 : samples;
   step_ = step;
+  non_finite_.reset();
   buffers_equal_ = true;
   compared_ = -1;
   loader_.reset();
@@ -208,6 +210,7 @@ StepResult TrainLoop::train_step() {
   result.scale = scale_.value();
   count_step(result.verdict.committed);
   result.skipped = scale_.skipped();
+  non_finite_.add(result, step_);
   if (profiler_ != nullptr) profiler_->end_step();
   return result;
 }
@@ -265,6 +268,11 @@ void TrainLoop::compare_replicas() {
   }
   compared_ = step_;
   compared_buffers_ = buffers_equal_ || model_.named_buffers().empty();
+}
+
+void TrainLoop::stop_for_non_finite_steps(std::int64_t newest) {
+  diverged_ = true;
+  throw_failure(Kind::corrupt, "{}", non_finite_.text(config_, newest));
 }
 
 Evaluation TrainLoop::evaluate() {

@@ -19,6 +19,7 @@
 #include "cohort/optim/loss_scale.h"
 #include "cohort/optim/schedule.h"
 #include "cohort/train/loop/model_and_data.h"
+#include "cohort/train/loop/non_finite.h"
 #include "cohort/train/loop/rank_status.h"
 #include "cohort/train/loop/recompute_plan.h"
 #include "cohort/train/loop/step_profiler.h"
@@ -75,7 +76,10 @@ class TrainLoop {
   // config.check_replicas steps. In stage 3 parameters are sharded, not replicated. Kind::corrupt on all ranks; diverged() then.
   void compare_replicas();
   bool has_replicas() const { return comm_.size() > 1 && !replicas().empty(); }
-  bool diverged() const { return diverged_; }
+  const NonFiniteSteps& non_finite() const { return non_finite_; }
+  // The job cannot go on: Kind::corrupt, the same on all ranks; diverged() then. newest: the step of the newest checkpoint; -1: none.
+  [[noreturn]] void stop_for_non_finite_steps(std::int64_t newest);
+  bool diverged() const { return diverged_; }  // replicas differ, or steps are not finite any more
   void compare_replicas_if_due() {
     if (config_.check_replicas > 0 && step_ % config_.check_replicas == 0) compare_replicas();
   }
@@ -119,6 +123,7 @@ class TrainLoop {
   std::unique_ptr<engine::Engine> engine_;
   const optim::Schedule schedule_;
   optim::LossScale scale_;  // the step's vote is its overflow: the same on every rank
+  NonFiniteSteps non_finite_;
   std::shared_ptr<const data::Dataset> train_, test_;
   data::Transforms transforms_;
   const RecomputePlan recomputing_;
@@ -133,7 +138,7 @@ class TrainLoop {
   bool buffers_equal_ = true;      // on all ranks
   std::int64_t compared_ = -1;     // the step after which replicas were compared last ..
   bool compared_buffers_ = false;  // .. with the buffers
-  bool diverged_ = false;          // and were not the same
+  bool diverged_ = false;          // they were not the same, or training came to no end
 };
 
 }  // namespace cohort::train

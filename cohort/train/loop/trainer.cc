@@ -68,8 +68,9 @@ RunSummary Trainer::run() {
   status_.set_phase("looking for a checkpoint");
   CheckpointManager checkpoints(comm_, *loop_, config_, config_text_);
   const auto resumed = checkpoints.restore();
-  job::run_on_all(comm_, "settings of the run", [&] {  // only now: a checkpoint may refuse them, and those it was made with stay
-    if (comm_.rank().value == 0) write_file_atomically(run_folder(config_) + "/config.yaml", config_text_);
+  // Only now: a checkpoint may refuse them, and those it was made with stay. When a run goes on the RunLogger writes them: it only warns.
+  job::run_on_all(comm_, "settings of the run", [&] {
+    if (comm_.rank().value == 0 && !resumed) write_file_atomically(run_folder(config_) + "/config.yaml", config_text_);
   });
   RunLogger logger(comm_, config_, config_text_, *loop_);
   logger.say(fmt::format("{}: {} parameters ({}), {} ranks x {} samples, {} updates", config_.model, loop_->model().parameter_count(),
@@ -79,7 +80,7 @@ RunSummary Trainer::run() {
     logger.say(fmt::format("computes in {}, loss scale {}", name_of(config_.precision), loop_->scale().spec()));
   if (!loop_->recomputing().empty()) logger.say(loop_->recomputing());
   if (config_.check_replicas > 0 && comm_.size() > 1 && !loop_->has_replicas()) logger.say(kNothingToCompare);
-  if (resumed) logger.say(fmt::format("goes on after update {}", *resumed));
+  if (resumed) logger.resumed(*resumed, *loop_);
   if (loop_->step() == 0) logger.show_images(loop_->first_inputs(config_.observe.images));
   Evaluation test;
   std::optional<StepProfiler> profiler;
@@ -117,6 +118,7 @@ void Trainer::train_epoch(RunLogger& logger, CheckpointManager& checkpoints, Eva
     loop_->compare_replicas_if_due();
     const bool ended = loop_->position().epoch != epoch;
     logger.step_done(result, loop_->step(), ended ? steps : loop_->position().step);
+    if (loop_->non_finite().too_many()) loop_->stop_for_non_finite_steps(checkpoints.newest_step());
     leaves_ = result.leaves && !loop_->done();
     if (leaves_) break;
     if (!ended) checkpoints.save_if_due(false);

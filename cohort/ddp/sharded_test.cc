@@ -1,0 +1,223 @@
+// Sharded stands for torch::optim in a loop of one's own: whatever the rule, its decay and its groups, both end with the same parameters.
+#include "cohort/ddp/sharded.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <ostream>
+
+#include "cohort/base/failure_of.h"
+#include "cohort/collective/ranks.h"
+#include "cohort/ddp/data_parallel.h"
+#include "cohort/optim/rule.h"
+
+namespace cohort::ddp::sharded_test {
+namespace {
+
+using collective::Communicator;
+using collective::run_ranks;
+using testing::HasSubstr;
+
+constexpr std::int64_t kIn = 5, kHidden = 7, kOut = 3, kRows = 4;  // kRows: of each rank
+constexpr int kSteps = 6;
+
+at::Tensor drawn(at::IntArrayRef sizes, std::uint64_t seed) { return at::randn(sizes, at::detail::createCPUGenerator(seed), at::kDouble); }
+
+struct Net : torch::nn::Module {
+  torch::nn::Linear in = register_module("in", torch::nn::Linear(kIn, kHidden)),
+                    head = register_module("head", torch::nn::Linear(kHidden, kOut));
+  explicit Net(std::uint64_t seed = 1) {
+    to(at::kDouble);
+    const at::NoGradGuard no_grad;
+    for (auto& p : parameters()) p.copy_(drawn(p.sizes(), seed++));
+  }
+};
+
+using Forward = std::function<at::Tensor(const at::Tensor&)>;
+at::Tensor loss_on(int step, std::int64_t first, std::int64_t rows, std::int64_t total, const Forward& forward) {
+  const at::Tensor x = drawn({total, kIn}, 100 + static_cast<std::uint64_t>(step)), y = drawn({total, kOut}, 500);
+  return (forward(x.slice(0, first, first + rows)) - y.slice(0, first, first + rows)).square().mean();
+}
+
+Forward plain(Net& net) {
+  return [&net](const at::Tensor& x) { return net.head(torch::tanh(net.in(x))); };
+}
+Forward in_blocks(Net& net, Sharded& zero) {
+  return [&net, &zero](const at::Tensor& x) {
+    const at::Tensor hidden = zero.block("in", x, [&net](const at::Tensor& t) { return torch::tanh(net.in(t)); });
+    return zero.block("head", hidden, [&net](const at::Tensor& t) { return net.head(t); });
+  };
+}
+
+using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(Net& net)>;
+using Tensors = std::vector<at::Tensor>;
+
+Tensors values(const Net& net) {
+  Tensors all;
+  for (const auto& p : net.parameters()) all.push_back(p.detach().clone());
+  return all;
+}
+
+// The plain loop on the batch of all ranks.
+Tensors train_alone(int ranks, const MakeOptimizer& make) {
+  Net net;
+  const auto optimizer = make(net);
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer->zero_grad();
+    loss_on(step, 0, ranks * kRows, ranks * kRows, plain(net)).backward();
+    optimizer->step();
+  }
+  return values(net);
+}
+
+Tensors train_data_parallel(Communicator& comm, const MakeOptimizer& make) {
+  Net net;
+  const auto optimizer = make(net);
+  DataParallel ddp(comm, net, {.lanes = 0});
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer->zero_grad();
+    loss_on(step, comm.rank().value * kRows, kRows, comm.size() * kRows, plain(net)).backward();
+    optimizer->step();
+  }
+  return values(net);
+}
+
+Tensors train_sharded(Communicator& comm, int stage, const std::string& optimizer, const std::vector<ShardedGroup>& groups = {}) {
+  Net net(1 + static_cast<std::uint64_t>(comm.rank().value) * 50);  // rank 0's values count
+  Sharded zero(comm, net,
+               {.stage = stage,
+                .optimizer = optimizer,
+                .bucket = ByteSize{100},
+                .lanes = 0,
+                .blocks = {{"in", net.in.ptr()}, {"head", net.head.ptr()}},
+                .groups = groups});
+  for (int step = 0; step < kSteps; ++step) {
+    loss_on(step, comm.rank().value * kRows, kRows, comm.size() * kRows, in_blocks(net, zero)).backward();
+    EXPECT_TRUE(zero.step().committed);
+  }
+  zero.engine().make_whole();
+  return values(net);
+}
+
+void expect_close(const Tensors& a, const Tensors& b, const std::string& where) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    EXPECT_TRUE(at::allclose(a[i], b[i], 1e-10, 1e-12)) << where << ", parameter " << i << "\n" << a[i] << "\n" << b[i];
+}
+
+// In a plain loop, in one with DataParallel and in one with Sharded.
+void expect_agreement(const std::string& spec, const MakeOptimizer& make, const std::vector<ShardedGroup>& groups = {}) {
+  at::set_num_threads(1);
+  for (const int ranks : {1, 2}) {
+    const Tensors reference = train_alone(ranks, make);
+    run_ranks(ranks, [&](Communicator& comm) {
+      expect_close(train_data_parallel(comm, make), reference, fmt::format("DataParallel, {} on {} ranks", spec, ranks));
+      for (const int stage : {1, 2, 3})
+        expect_close(train_sharded(comm, stage, spec, groups), reference, fmt::format("{} on {} ranks, stage {}", spec, ranks, stage));
+    });
+  }
+}
+
+template <class Rule, class RuleOptions>
+MakeOptimizer all_of(const RuleOptions& options) {
+  return [options](Net& net) { return std::make_unique<Rule>(net.parameters(), options); };
+}
+
+struct Case {
+  std::string name, spec;
+  MakeOptimizer make;
+};
+void PrintTo(const Case& given, std::ostream* out) { *out << given.spec; }
+
+std::vector<Case> cases() {
+  using namespace torch::optim;
+  return {
+      {"Sgd", "sgd(lr=0.1, weight_decay=0.3)", all_of<SGD>(SGDOptions(0.1).weight_decay(0.3))},
+      {"SgdMomentum", "sgd(lr=0.05, momentum=0.9, dampening=0.1, weight_decay=0.3)",
+       all_of<SGD>(SGDOptions(0.05).momentum(0.9).dampening(0.1).weight_decay(0.3))},
+      {"SgdNesterov", "sgd(lr=0.05, momentum=0.9, nesterov=true, weight_decay=0.3)",
+       all_of<SGD>(SGDOptions(0.05).momentum(0.9).nesterov(true).weight_decay(0.3))},
+      {"Adam", "adam(lr=0.01, weight_decay=0.3)", all_of<Adam>(AdamOptions(0.01).weight_decay(0.3))},
+      {"AdamAmsgrad", "adam(lr=0.01, weight_decay=0.3, amsgrad=true)", all_of<Adam>(AdamOptions(0.01).weight_decay(0.3).amsgrad(true))},
+      {"Adamw", "adamw(lr=0.01, weight_decay=0.5)", all_of<AdamW>(AdamWOptions(0.01).weight_decay(0.5))},
+      {"AdamwDefault", "adamw", all_of<AdamW>(AdamWOptions())},
+      {"Adagrad", "adagrad(lr=0.05, weight_decay=0.3)", all_of<Adagrad>(AdagradOptions(0.05).weight_decay(0.3))},
+      {"Rmsprop", "rmsprop(lr=0.01, weight_decay=0.3)", all_of<RMSprop>(RMSpropOptions(0.01).weight_decay(0.3))},
+      {"RmspropMomentum", "rmsprop(lr=0.01, momentum=0.9, centered=true, weight_decay=0.3)",
+       all_of<RMSprop>(RMSpropOptions(0.01).momentum(0.9).centered(true).weight_decay(0.3))},
+  };
+}
+
+class ShardedRule : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Of, ShardedRule, testing::ValuesIn(cases()), [](const auto& given) { return given.param.name; });
+
+TEST_P(ShardedRule, DecaysWeightsAsTorchDoes) { expect_agreement(GetParam().spec, GetParam().make); }
+
+TEST(Sharded, NoRuleIgnoresItsWeightDecay) {
+  for (const optim::Rule* rule : optim::rules())
+    for (const int stage : {1, 2, 3})
+      run_ranks(2, [&](Communicator& comm) {
+        const auto decayed = train_sharded(comm, stage, fmt::format("{}(weight_decay=0.5)", rule->name));
+        const auto free = train_sharded(comm, stage, fmt::format("{}(weight_decay=0)", rule->name));
+        for (std::size_t i = 0; i < free.size(); ++i)
+          EXPECT_FALSE(at::allclose(decayed[i], free[i], 1e-10, 1e-12)) << rule->name << ", parameter " << i;
+      });
+}
+
+// The optimizer's own decay is 0: libtorch takes a group's value that equals the default of the options' type (0 of SGD) for not given.
+template <class Rule, class RuleOptions>
+std::unique_ptr<torch::optim::Optimizer> grouped(Net& net, const std::function<RuleOptions(double lr_scale, double decay)>& options) {
+  using Group = torch::optim::OptimizerParamGroup;
+  const auto group = [&](const Tensors& parameters, double lr_scale, double decay) {
+    return Group(parameters, std::make_unique<RuleOptions>(options(lr_scale, decay)));
+  };
+  return std::make_unique<Rule>(
+      std::vector<Group>{group({net.in->bias, net.head->bias}, 1, 0), group({net.head->weight}, 10, 0.3), group({net.in->weight}, 1, 0.2)},
+      options(1, 0));
+}
+
+TEST(Sharded, GroupsAreTheParameterGroupsOfTorch) {
+  using namespace torch::optim;
+  const std::vector<ShardedGroup> groups{{.parameters = {"*.bias"}, .weight_decay = 0},
+                                         {.parameters = {"head.*"}, .weight_decay = 0.3, .lr_scale = 10}};
+  const auto sgd = [](double scale, double decay) { return SGDOptions(0.01 * scale).momentum(0.9).weight_decay(decay); };
+  const auto adamw = [](double scale, double decay) { return AdamWOptions(0.001 * scale).weight_decay(decay); };
+  expect_agreement(
+      "sgd(lr=0.01, momentum=0.9, weight_decay=0.2)", [&](Net& net) { return grouped<SGD, SGDOptions>(net, sgd); }, groups);
+  expect_agreement(
+      "adamw(lr=0.001, weight_decay=0.2)", [&](Net& net) { return grouped<AdamW, AdamWOptions>(net, adamw); }, groups);
+}
+
+TEST(Sharded, WithOneDimensionalParametersLeftOutItDecaysWhatTrainerDoes) {
+  const optim::Groups trainer({.weight_decay = 0.3});
+  const auto as_trainer = [&](Net& net) {
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    for (const auto& p : net.named_parameters()) {
+      const optim::Group group = trainer.of({p.key(), static_cast<int>(p.value().dim()), static_cast<std::size_t>(p.value().numel())});
+      groups.emplace_back(Tensors{p.value()}, std::make_unique<torch::optim::AdamWOptions>(
+                                                  torch::optim::AdamWOptions(0.01 * group.lr_scale).weight_decay(group.weight_decay)));
+    }
+    return std::make_unique<torch::optim::AdamW>(groups);
+  };
+  expect_agreement("adamw(lr=0.01, weight_decay=0.3)", as_trainer, {{.parameters = {"*.bias"}, .weight_decay = 0}});
+}
+
+TEST(Sharded, RefusesGroupsThatCannotBeMeant) {
+  run_ranks(2, [](Communicator& comm) {
+    const auto refusal = [&](const ShardedGroup& group) {
+      return failure_of([&] { train_sharded(comm, 1, "adamw", {{.parameters = {"*"}}, group}); }).what;
+    };
+    EXPECT_THAT(
+        refusal({.parameters = {"haed.weight"}}),
+        testing::AllOf(HasSubstr("groups[1]: the pattern \"haed.weight\" matches none of the 4"), HasSubstr("\"head.weight\" meant?")));
+    EXPECT_THAT(refusal({.parameters = {}}), HasSubstr("groups[1] names no parameters"));
+    EXPECT_THAT(refusal({.parameters = {"*"}, .weight_decay = -0.1}), HasSubstr("groups[1]: a weight decay of -0.1"));
+    EXPECT_THAT(refusal({.parameters = {"*"}, .lr_scale = 0}), HasSubstr("lr_scale is 0 and must be above 0"));
+  });
+}
+
+}  // namespace
+}  // namespace cohort::ddp::sharded_test

@@ -1,0 +1,116 @@
+#include "cohort/train/loop/run_logger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+
+#include "cohort/base/file.h"
+#include "cohort/net/transport/loopback.h"
+
+namespace cohort::train {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// A world of one with all that it can write beside training.
+struct LoggedRun {
+  explicit LoggedRun(const std::string& folder, int port = -1) {
+    config.model = "mlp(in=784, hidden=8, out=10)";
+    config.data.train = "synthetic(samples=80)";
+    config.data.test = "";
+    config.data.batch = 16;
+    config.observe.trace = true;
+    config.observe.prometheus_port = port;
+    config.threads = 1;
+    config.out = folder;
+    std::shared_ptr<net::PeerLinks> alone = std::move(net::loopback_world(1).front());
+    comm = collective::open(std::move(alone), {});
+    loop = std::make_unique<TrainLoop>(*comm, config, 1, 1, status);
+  }
+  // What it says on stderr and on stdout while it begins.
+  std::string begin() {
+    testing::internal::CaptureStderr();
+    testing::internal::CaptureStdout();
+    logger = std::make_unique<RunLogger>(*comm, config, "settings: all\n", *loop);
+    return testing::internal::GetCapturedStderr() + testing::internal::GetCapturedStdout();
+  }
+  // An epoch of one step, and the end of the run.
+  std::string train(std::int64_t epoch) {
+    testing::internal::CaptureStderr();
+    testing::internal::CaptureStdout();
+    logger->epoch_starts(epoch, 2, 0, 5);
+    logger->step_done(loop->train_step(), loop->step(), 1);
+    logger->epoch_ends(loop->step());
+    return testing::internal::GetCapturedStderr() + testing::internal::GetCapturedStdout();
+  }
+  RunSummary finish() { return logger->finish({}, *loop); }
+
+  TrainConfig config;
+  RankStatus status;
+  std::unique_ptr<collective::Communicator> comm;
+  std::unique_ptr<TrainLoop> loop;
+  std::unique_ptr<RunLogger> logger;
+};
+
+std::ptrdiff_t lines_with(const std::string& text, const std::string& words) {
+  const std::regex pattern(words);
+  return std::distance(std::sregex_iterator(text.begin(), text.end(), pattern), {});
+}
+
+TEST(RunLogger, GoesOnWithoutAFolderItCanWriteInto) {
+  const TempDir scratch;
+  const std::string folder = scratch.file("run");
+  write_file_atomically(folder, "a file in place of the folder");
+  LoggedRun run(folder);
+  std::string said = run.begin();
+  said += run.train(0);
+  said += run.train(1);
+  for (const char* what : {"this rank's trace", "config.yaml", "metrics.jsonl", "TensorBoard's events"})
+    EXPECT_EQ(lines_with(said, std::string("warning: .*") + folder + ".*training goes on without " + what), 1) << what << "\n" << said;
+  const RunSummary summary = run.finish();
+  EXPECT_EQ(summary.steps, 2);
+  EXPECT_EQ(summary.report + summary.trace, "") << "neither could be written";
+}
+
+TEST(RunLogger, WritesWithTheNextEpochWhatCouldNotBeWrittenBefore) {
+  const TempDir scratch;
+  const std::string folder = scratch.file("run");
+  write_file_atomically(folder, "a file in place of the folder");
+  LoggedRun run(folder);
+  run.config.observe.trace = false;
+  EXPECT_THAT(run.begin(), HasSubstr("tries again at the next epoch"));
+  run.train(0);
+  ASSERT_TRUE(std::filesystem::remove(folder));
+  EXPECT_THAT(run.train(1), HasSubstr("metrics.jsonl can be written again"));
+  EXPECT_EQ(read_file(folder + "/config.yaml"), "settings: all\n");
+  EXPECT_THAT(read_file(folder + "/metrics.jsonl"), HasSubstr("\"step\":2"));
+  EXPECT_FALSE(std::filesystem::is_empty(folder + "/tensorboard"));
+  EXPECT_TRUE(std::filesystem::exists(run.finish().report));
+}
+
+TEST(RunLogger, ASecondStartInOneProcessStartsTheTraceAnew) {  // an elastic job after a change of its workers
+  const TempDir scratch;
+  LoggedRun run(scratch.file("run"));
+  EXPECT_THAT(run.begin(), Not(HasSubstr("warning")));
+  EXPECT_THAT(run.begin(), Not(HasSubstr("warning")));
+  run.train(0);
+  EXPECT_TRUE(std::filesystem::exists(run.finish().trace));
+}
+
+TEST(RunLogger, TakesAnotherPortWhenTheOneAskedForIsTaken) {
+  const TempDir scratch;
+  const observe::HttpServer other({});
+  LoggedRun run(scratch.file("run"), other.port());
+  run.config.observe.trace = false;
+  const std::string said = run.begin();
+  EXPECT_THAT(said, testing::ContainsRegex("warning: .*127.0.0.1:" + std::to_string(other.port()) +
+                                           ".*in use; the metrics are at http://127.0.0.1:[0-9]+/metrics instead"));
+  EXPECT_THAT(said, testing::ContainsRegex("\nmetrics at http://127.0.0.1:[0-9]+/metrics\n"));
+  EXPECT_EQ(lines_with(said, "127.0.0.1:" + std::to_string(other.port()) + "/"), 0);
+}
+
+}  // namespace
+}  // namespace cohort::train
