@@ -2,7 +2,7 @@
 #
 # It is built for COHORT_PYTHON and against the torch that is installed there, with torch's own pybind11 headers. The modules below are
 # linked in whole and hidden, so that nothing of ours can meet another copy of itself (or of fmt) in the same process.
-# Where that Python has no headers the module is left out, and the configuration says so.
+# Where that Python has no headers, or torch is a libtorch without Python, the module is left out, and the configuration says so.
 set(COHORT_PYTHON_PACKAGE ${PROJECT_BINARY_DIR}/python)
 
 # What COHORT_PYTHON says of itself: PYTHON_INCLUDE (empty without Python.h), PYTHON_SUFFIX.
@@ -42,6 +42,10 @@ function(cohort_python_module name)
     message(STATUS "the Python package is left out: ${COHORT_PYTHON} has no Python.h; install its development package (python3-dev)")
     return()
   endif()
+  if(NOT EXISTS ${CohortTorch_ROOT}/lib/libtorch_python.so)
+    message(STATUS "the Python package is left out: ${CohortTorch_ROOT} (named by ${CohortTorch_FROM}) is a libtorch without Python")
+    return()
+  endif()
   cohort_link_package()
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/*/*.cc)
   add_library(cohort_${name} MODULE ${sources})
@@ -68,4 +72,8 @@ function(cohort_python_module name)
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     BUILD_RPATH "$ORIGIN/../torch/lib")  # installed beside torch; `import cohort` loads torch first in any case
   set_property(GLOBAL PROPERTY COHORT_MODULE_${name}_TORCH narrow)
+  # What `pip install .` (setup.py) puts into the package.
+  get_property(backends GLOBAL PROPERTY COHORT_BACKENDS)
+  list(TRANSFORM backends PREPEND cohort_backend_)
+  add_custom_target(cohort_wheel DEPENDS cohort_${name} cohort cohort-worker ${backends})
 endfunction()

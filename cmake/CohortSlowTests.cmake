@@ -30,4 +30,5 @@ set(COHORT_SLOW_TESTS
   train.Process_flipped                  # elastic.Process_flipped
   train.Process_precision_stages         # train.Process_precision
   train.Process_resume_scale_stages      # train.Process_resume_scale
+  verify.Process_rules                   # verify.Process_float64 (adamw), cli.Verify.*
 )

@@ -1,13 +1,125 @@
-# Finds the libtorch inside a Python torch wheel, CPU or CUDA, with or without a CUDA toolkit on the machine.
+# Finds a libtorch, CPU or CUDA, with or without a CUDA toolkit on the machine: the first of
+#   1. the target `torch`, which a find_package(Torch) before this one left
+#   2. a libtorch folder (the zip of pytorch.org, a build of one's own): Torch_DIR or Torch_ROOT (variables or environment), CMAKE_PREFIX_PATH
+#   3. the torch wheel of a Python: COHORT_PYTHON (variable or environment), else .venv/bin/python of the source tree, else python3
 #
-# torch's own find_package(Torch) of a CUDA wheel fails where nvcc is missing, and it puts torch's include folder in front, where the
-# fmt headers bundled with the wheel hide the system's and spdlog no longer compiles. So the folders go in with -idirafter: they are
-# searched last, and they are system folders (no warnings from them).
+# torch's own find_package(Torch) of a CUDA build fails where nvcc is missing, so it is not called; and it puts torch's include folder in
+# front, where the fmt headers bundled with torch hide the system's and spdlog no longer compiles. So the folders go in with -idirafter:
+# they are searched last, and they are system folders (no warnings from them).
 #
-# In:   COHORT_PYTHON (variable or environment): a Python that has torch; else .venv/bin/python of the source tree, else python3.
-# Out:  target Torch::libtorch; CohortTorch_FOUND, CohortTorch_VERSION ("2.13.0+cpu"), CohortTorch_ROOT, CohortTorch_CUDA (wheel has CUDA).
+# Out:  target Torch::libtorch; CohortTorch_FOUND, CohortTorch_REASON (when it is not), CohortTorch_VERSION ("2.13.0+cpu"),
+#       CohortTorch_ROOT (its include and lib), CohortTorch_FROM (who named it), CohortTorch_CUDA (it has CUDA libraries); COHORT_PYTHON.
 set(CohortTorch_MINIMUM 2.11)
-set(reason "")
+
+# The folder of a find_package(Torch) before this one: in which the library of its target lies.
+function(cohort_torch_of_target)
+  set(CohortTorch_ROOT "" PARENT_SCOPE)
+  if(NOT TARGET torch)
+    return()
+  endif()
+  set(root ${TORCH_INSTALL_PREFIX})
+  foreach(property IMPORTED_LOCATION IMPORTED_LOCATION_RELEASE IMPORTED_LOCATION_NOCONFIG IMPORTED_LOCATION_RELWITHDEBINFO IMPORTED_LOCATION_DEBUG)
+    get_target_property(library torch ${property})
+    if(library AND NOT root)
+      cmake_path(GET library PARENT_PATH root)
+      cmake_path(GET root PARENT_PATH root)
+    endif()
+  endforeach()
+  set(CohortTorch_ROOT "${root}" PARENT_SCOPE)
+  set(CohortTorch_FROM "the target torch" PARENT_SCOPE)
+endfunction()
+
+# The folder that Torch_DIR names, or else the first in which find_package(Torch) would look and find something.
+function(cohort_torch_of_package)
+  set(CohortTorch_ROOT "" PARENT_SCOPE)
+  foreach(name Torch_DIR ENV{Torch_DIR})
+    if(name MATCHES "^ENV")
+      set(folder "$ENV{Torch_DIR}")
+    else()
+      set(folder "${Torch_DIR}")
+    endif()
+    if(folder AND NOT folder MATCHES "-NOTFOUND$")
+      cmake_path(SET root NORMALIZE "${folder}/../../..")
+      string(REGEX REPLACE "/$" "" root "${root}")
+      set(CohortTorch_ROOT "${root}" PARENT_SCOPE)
+      set(CohortTorch_FROM "Torch_DIR=${folder}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(prefixes ${Torch_ROOT} $ENV{Torch_ROOT} ${CMAKE_PREFIX_PATH})
+  string(REPLACE ":" ";" more "$ENV{CMAKE_PREFIX_PATH}")
+  foreach(prefix ${prefixes} ${more})
+    foreach(place share/cmake/Torch Torch)  # torch.utils.cmake_prefix_path ends with share/cmake
+      if(EXISTS ${prefix}/${place}/TorchConfig.cmake)
+        cmake_path(SET root NORMALIZE "${prefix}/${place}/../../..")
+        string(REGEX REPLACE "/$" "" root "${root}")
+        set(CohortTorch_ROOT "${root}" PARENT_SCOPE)
+        set(CohortTorch_FROM "the prefix ${prefix}" PARENT_SCOPE)
+        return()
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
+# The torch wheel of COHORT_PYTHON, without importing it (an import takes seconds).
+function(cohort_torch_of_python)
+  execute_process(
+    COMMAND ${COHORT_PYTHON} -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
+    OUTPUT_VARIABLE root ERROR_VARIABLE error RESULT_VARIABLE status OUTPUT_STRIP_TRAILING_WHITESPACE)
+  set(nowhere "there is no target torch and no libtorch in Torch_DIR or CMAKE_PREFIX_PATH")
+  set(remedy "set Torch_DIR or CMAKE_PREFIX_PATH to a libtorch, or COHORT_PYTHON to a Python that has torch")
+  if(NOT status EQUAL 0)
+    string(STRIP "${error}" error)
+    set(CohortTorch_REASON "${nowhere}, and ${COHORT_PYTHON} did not run (${status} ${error}); ${remedy}" PARENT_SCOPE)
+    set(root "")
+  elseif(NOT root)
+    set(CohortTorch_REASON "${nowhere}, and ${COHORT_PYTHON} has no torch; ${remedy} (in Cohort's tree `make build` installs it)" PARENT_SCOPE)
+  endif()
+  set(CohortTorch_ROOT "${root}" PARENT_SCOPE)
+  set(CohortTorch_FROM "${COHORT_PYTHON}" PARENT_SCOPE)
+endfunction()
+
+# "2.13.0+cpu": in a wheel by version.py, in a zip by build-version, else by its header.
+function(cohort_torch_version)
+  set(line "")
+  if(EXISTS ${CohortTorch_ROOT}/version.py)
+    file(STRINGS ${CohortTorch_ROOT}/version.py line REGEX "^__version__")
+  elseif(EXISTS ${CohortTorch_ROOT}/build-version)
+    file(STRINGS ${CohortTorch_ROOT}/build-version line LIMIT_COUNT 1)
+  elseif(EXISTS ${CohortTorch_ROOT}/include/torch/headeronly/version.h)
+    file(STRINGS ${CohortTorch_ROOT}/include/torch/headeronly/version.h line REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+    string(REGEX REPLACE "#define TORCH_VERSION_[A-Z]+ +" "" line "${line}")
+    string(REPLACE ";" "." line "${line}")
+  endif()
+  string(REGEX MATCH "[0-9]+\\.[0-9]+[^'\" ]*" version "${line}")
+  set(CohortTorch_VERSION "${version}" PARENT_SCOPE)
+endfunction()
+
+# Sets CohortTorch_REASON where what lies in CohortTorch_ROOT cannot be linked.
+function(cohort_check_torch)
+  set(where "${CohortTorch_ROOT} (named by ${CohortTorch_FROM})")
+  string(REGEX MATCH "^[0-9.]+" number "${CohortTorch_VERSION}")
+  set(core ${CohortTorch_ROOT}/lib/libc10.so)
+  if(NOT EXISTS ${CohortTorch_ROOT}/lib/libtorch_cpu.so OR NOT EXISTS ${core} OR NOT IS_DIRECTORY ${CohortTorch_ROOT}/include/torch)
+    set(CohortTorch_REASON "${where} is no libtorch for Linux: it has no lib/libtorch_cpu.so, lib/libc10.so or include/torch" PARENT_SCOPE)
+    return()
+  elseif(NOT number)
+    set(CohortTorch_REASON "${where} does not say its version: no version.py, build-version or include/torch/headeronly/version.h" PARENT_SCOPE)
+    return()
+  elseif(number VERSION_LESS CohortTorch_MINIMUM)
+    set(CohortTorch_REASON "torch ${CohortTorch_VERSION} in ${where} is too old: cohort needs ${CohortTorch_MINIMUM} or newer" PARENT_SCOPE)
+    return()
+  endif()
+  file(READ ${core} machine OFFSET 18 LIMIT 2 HEX)
+  file(STRINGS ${core} strings REGEX "__cxx11" LIMIT_COUNT 1)
+  if(NOT machine STREQUAL "3e00")
+    set(CohortTorch_REASON "${where} is built for another processor than x86-64" PARENT_SCOPE)
+  elseif(NOT strings)
+    string(CONCAT reason "${where} is built with _GLIBCXX_USE_CXX11_ABI=0, and std::string and std::list of this compiler are others: "
+                         "take the libtorch with the cxx11 ABI")
+    set(CohortTorch_REASON "${reason}" PARENT_SCOPE)
+  endif()
+endfunction()
 
 if(NOT COHORT_PYTHON AND DEFINED ENV{COHORT_PYTHON})
   set(COHORT_PYTHON $ENV{COHORT_PYTHON})
@@ -19,32 +131,22 @@ if(NOT COHORT_PYTHON)
   set(COHORT_PYTHON python3)
 endif()
 
-# Where the package lies, without importing it (an import takes seconds).
-execute_process(
-  COMMAND ${COHORT_PYTHON} -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
-  OUTPUT_VARIABLE CohortTorch_ROOT ERROR_VARIABLE error RESULT_VARIABLE status OUTPUT_STRIP_TRAILING_WHITESPACE)
-if(NOT status EQUAL 0)
-  set(CohortTorch_ROOT "")
-  string(STRIP "${error}" error)
-  set(reason "${COHORT_PYTHON} did not run (${status} ${error}); set COHORT_PYTHON to a Python that has torch")
-elseif(NOT CohortTorch_ROOT)
-  set(reason "${COHORT_PYTHON} has no torch; `make build` installs it into .venv, or set COHORT_PYTHON to a Python that has it")
-elseif(NOT EXISTS ${CohortTorch_ROOT}/version.py OR NOT EXISTS ${CohortTorch_ROOT}/lib/libtorch_cpu.so)
-  set(reason "${CohortTorch_ROOT} has no version.py or no lib/libtorch_cpu.so: not a torch wheel for Linux")
-else()
-  file(STRINGS ${CohortTorch_ROOT}/version.py line REGEX "^__version__")
-  string(REGEX MATCH "[0-9]+\\.[0-9]+[^'\"]*" CohortTorch_VERSION "${line}")
-  string(REGEX MATCH "^[0-9.]+" number "${CohortTorch_VERSION}")
-  if(number VERSION_LESS CohortTorch_MINIMUM)
-    set(reason "torch ${CohortTorch_VERSION} in ${CohortTorch_ROOT} is too old: cohort needs ${CohortTorch_MINIMUM} or newer")
-  endif()
+set(CohortTorch_REASON "")
+cohort_torch_of_target()
+if(NOT CohortTorch_ROOT)
+  cohort_torch_of_package()
 endif()
-
-if(reason)
+if(NOT CohortTorch_ROOT)
+  cohort_torch_of_python()
+endif()
+if(NOT CohortTorch_REASON)
+  cohort_torch_version()
+  cohort_check_torch()
+endif()
+if(CohortTorch_REASON)
   set(CohortTorch_FOUND FALSE)
-  set(CohortTorch_REASON "${reason}")
   if(CohortTorch_FIND_REQUIRED)
-    message(FATAL_ERROR "torch: ${reason}")
+    message(FATAL_ERROR "torch: ${CohortTorch_REASON}")
   endif()
   return()
 endif()

@@ -6,7 +6,8 @@ Every test has one of two labels and a longest time, or nothing is run (`run_tes
     process  several processes, which a busy machine can fail: up to three tries, the later ones alone when all others are done. A test that
              passed in the end is listed at the end, and in flaky.txt with what its failed tries said: to be mended, but no failure
 Limits inside tests are stretched by COHORT_TEST_SLOWDOWN, which is measured once, at the start (tools/machine.py). TIMEOUT is a test's longest
-time on an idle machine, and stretched as much. Results go to results/ctest.xml (JUnit), each test once; times to test_times.json, for the order
+time on an idle machine, and stretched as much. Tests that need what this machine refuses, such as namespaces in a container, are skipped and
+named, with the reason, in the last line (tools/test_needs.py). Results go to results/ctest.xml (JUnit), each test once; times to test_times.json, for the order
 of the next run. The exit status is 0 only when something ran and nothing failed.
 """
 import dataclasses
@@ -23,6 +24,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import machine  # noqa: E402
+from test_needs import idle_patterns, set_aside, tell_skipped  # noqa: E402
 from test_queue import run_all  # noqa: E402
 from test_reports import failure_text, tell_flaky, write_junit  # noqa: E402
 
@@ -44,6 +46,7 @@ class Test:
     skips: str = ""     # what it prints when it did not test anything
     failed: list = dataclasses.field(default_factory=list)  # what failed tries said
     passed: bool = False
+    unmet: str = ""  # what it needs and the machine does not have: it is skipped
     took: float = 0
 
     @property
@@ -102,14 +105,18 @@ def main(build, words):
     check = words == ["--check"]
     tests = read_tests(build, [] if check else words)
     faults = [fault for fault in map(Test.fault, tests) if fault]
+    if check:
+        faults += [f"tools/test_needs.py: no test is named like {pattern}" for pattern in idle_patterns(tests)]
     if faults or not tests or check:
         print(*faults or ["no tests here" if not tests else f"{len(tests)} tests have a label and a limit"], sep="\n")
         return 1 if faults or not tests else 0
     shutil.rmtree(build / "results", ignore_errors=True)
     (build / "results" / "running").mkdir(parents=True)
     begin = time.monotonic()
+    skipped = set_aside(tests)
+    chosen, tests = tests, [test for test in tests if not test.unmet]
     run(build, tests)
-    write_junit(build / "results" / "ctest.xml", tests)
+    write_junit(build / "results" / "ctest.xml", chosen)
     known = build / "test_times.json"
     times = json.loads(known.read_text()) if known.exists() else {}
     known.write_text(json.dumps(times | {test.name: round(test.took, 2) for test in tests if test.passed}, indent=0))
@@ -117,8 +124,8 @@ def main(build, words):
     failed = [test.name for test in tests if not test.passed]
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(*(f"failed: {name}" for name in failed), f"{len(tests) - len(failed)} of {len(tests)} tests passed in {time.monotonic() - begin:.0f} s, "
-          f"with {used.ru_utime + used.ru_stime:.0f} s of processors", sep="\n")
-    return 1 if failed else 0
+          f"with {used.ru_utime + used.ru_stime:.0f} s of processors" + tell_skipped(skipped), sep="\n")
+    return 1 if failed or not tests else 0
 
 
 if __name__ == "__main__":

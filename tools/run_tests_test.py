@@ -1,4 +1,5 @@
 """tools/run_tests.py tells a run as it was: what passed in a later try is no failure and no secret, what fails for good fails the run."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -23,9 +24,16 @@ class Build:
     def add_late(self, name, tries, labels):
         self.add(name, PASSES_IN_TRY.format(self.folder / name, tries), labels)
 
-    def run(self, *words):
+    def run(self, *words, unshare=None):
+        """unshare: a line of shell in place of that program."""
         (self.folder / "CTestTestfile.cmake").write_text("\n".join(self.lines))
-        done = subprocess.run([sys.executable, HERE / "run_tests.py", self.folder, *words], capture_output=True, text=True, timeout=50)
+        env = dict(os.environ)
+        if unshare:
+            (self.folder / "bin").mkdir()
+            (self.folder / "bin/unshare").write_text(f"#!/bin/sh\n{unshare}\n")
+            (self.folder / "bin/unshare").chmod(0o755)
+            env["PATH"] = f"{self.folder}/bin:{env['PATH']}"
+        done = subprocess.run([sys.executable, HERE / "run_tests.py", self.folder, *words], capture_output=True, text=True, timeout=50, env=env)
         return done.returncode, done.stdout
 
     def counts(self):
@@ -50,6 +58,35 @@ class Run(unittest.TestCase):
         self.build.add("several", "true", "process")
         self.assertEqual(self.build.run()[0], 0)
         self.assertEqual((self.build.counts(), self.build.flaky()), ((0, "2 passed, 0 failed"), ""))
+
+    def test_what_the_machine_refuses_is_skipped_by_name_and_counted_apart(self):
+        self.build.add("elastic.Hosts_spread", "echo it ran; false", "process")
+        self.build.add("hostile.Process_full_shm", "echo it ran; false", "process")
+        self.build.add("fine", "true")
+        code, said = self.build.run(unshare="echo not in this container; exit 1")
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said.splitlines()[-1], r"^1 of 1 tests passed in .*; 2 skipped: elastic.Hosts_spread \(network namespaces, made by root: .*"
+                                                r"says not in this container\); hostile.Process_full_shm \(user namespaces: .*\)$")
+        self.assertEqual(self.build.counts(), (0, "1 passed, 0 failed, 2 skipped"))
+
+    def test_where_the_machine_has_it_nothing_is_skipped(self):
+        self.build.add("elastic.Hosts_spread", "false", "process")
+        code, said = self.build.run(unshare="true")
+        self.assertEqual((code, self.build.counts()), (1, (1, "0 passed, 1 failed")), said)
+        self.assertNotIn("skipped", said)
+
+    def test_a_name_in_the_list_of_needs_that_no_test_has_is_a_fault(self):
+        self.build.add("elastic.Hosts_spread", "true", "process")
+        self.assertEqual(self.build.run("--check")[0], 0)
+        self.build.lines.clear()
+        self.build.add("elastic.Other", "true")
+        code, said = self.build.run("--check")
+        self.assertEqual(code, 1)
+        self.assertIn(r"no test is named like elastic\.Hosts_", said)
+
+    def test_a_run_of_nothing_but_skipped_tests_proves_nothing(self):
+        self.build.add("elastic.Hosts_spread", "true", "process")
+        self.assertEqual(self.build.run(unshare="exit 1")[0], 1)
 
     def test_a_process_test_that_passes_in_its_third_try_is_listed_and_counts_once(self):
         self.build.add_late("late", 3, "process")

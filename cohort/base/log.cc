@@ -9,6 +9,8 @@
 #include <cstdlib>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log_worker.h"
+#include "cohort/base/terminal_text.h"
 #include "cohort/base/text.h"
 
 namespace cohort {
@@ -17,10 +19,9 @@ namespace {
 constexpr std::array<std::string_view, 6> kNames = {"trace", "debug", "info", "warning", "error", "off"};
 std::atomic<int> threshold{static_cast<int>(Level::info)};
 
-std::string pattern_for(Rank rank) {
-  const auto who = rank ? fmt::format(" rank {}", rank.value) : std::string();
-  return fmt::format("%H:%M:%S.%e{} %^%l%$: %v", who);
-}
+std::string pattern_for(std::string_view who) { return fmt::format("%H:%M:%S.%e{}{} %^%l%$: %v", who.empty() ? "" : " ", who); }
+
+std::string rank_name(Rank rank) { return rank ? fmt::format("rank {}", rank.value) : std::string(); }
 
 // Never destroyed: threads may log while the process leaves.
 spdlog::logger& logger() {
@@ -29,22 +30,10 @@ spdlog::logger& logger() {
     auto* made = new spdlog::logger("cohort", std::make_shared<spdlog::sinks::stderr_color_sink_mt>(mode));
     made->set_level(spdlog::level::trace);  // log_enabled() decides
     made->flush_on(spdlog::level::trace);
-    made->set_pattern(pattern_for(kNoRank));
+    made->set_pattern(pattern_for(""));
     return made;
   }();
   return *one;
-}
-
-std::string tame(std::string_view text) {
-  std::string out;
-  for (std::size_t at = 0; at <= text.size();) {
-    const auto end = std::min(text.find('\n', at), text.size());
-    if (at > 0) out += "\n    ";
-    const auto line = text.substr(at, end - at);
-    out += printable(line, line.size() * 4);
-    at = end + 1;
-  }
-  return out;
 }
 
 }  // namespace
@@ -58,13 +47,17 @@ void set_log_level(std::string_view name) {
 
 void set_log_level(Level level) { threshold.store(static_cast<int>(level), std::memory_order_relaxed); }
 
-void set_log_rank(Rank rank) { logger().set_pattern(pattern_for(rank)); }
+void set_log_rank(Rank rank) { logger().set_pattern(pattern_for(rank_name(rank))); }
+
+void set_log_worker(int worker, Rank rank) {
+  logger().set_pattern(pattern_for(fmt::format("worker {}{}", worker, rank ? fmt::format(" ({})", rank_name(rank)) : "")));
+}
 
 bool log_enabled(Level level) { return static_cast<int>(level) >= threshold.load(std::memory_order_relaxed) && level != Level::off; }
 
 void log_line(Level level, std::string_view text) noexcept {
   try {
-    logger().log(static_cast<spdlog::level::level_enum>(level), "{}", tame(text));
+    logger().log(static_cast<spdlog::level::level_enum>(level), "{}", terminal_text(text, "\n    "));
   } catch (...) {  // out of memory or a closed stderr: a log line is not worth the run
   }
 }

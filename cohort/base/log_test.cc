@@ -9,6 +9,7 @@
 
 #include "cohort/base/failure_of.h"
 #include "cohort/base/fd.h"
+#include "cohort/base/log_worker.h"
 
 namespace cohort {
 namespace {
@@ -42,6 +43,17 @@ TEST_F(Log, NamesTheRankOnceItIsKnown) {
     log_info("here");
   });
   EXPECT_THAT(out, HasSubstr(" rank 3 info: here\n"));
+}
+
+TEST_F(Log, NamesAWorkerByItsNumberAndTheRankThatItHas) {
+  const auto out = captured([] {
+    set_log_worker(2, kNoRank);
+    log_info("joins");
+    set_log_worker(2, Rank{0});
+    log_info("here");
+  });
+  EXPECT_THAT(out, HasSubstr(" worker 2 info: joins\n"));
+  EXPECT_THAT(out, HasSubstr(" worker 2 (rank 0) info: here\n"));
 }
 
 TEST_F(Log, LinesBelowTheLevelAreNotEvenFormatted) {

@@ -2,6 +2,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/spec.h"
+#include "cohort/base/spec_page.h"
 #include "cohort/base/text.h"
 
 namespace cohort {
@@ -66,6 +67,8 @@ void check_given(const SpecParam& p, const Spec& spec, const Spec::Param& given)
 
 }  // namespace
 
+std::string allowed_text(const SpecParam& param) { return type_text(param); }
+
 const std::string& SpecValues::value(std::string_view name, Type type) const {
   for (const Value& v : values_)
     if (v.name == name && v.type == type) return v.text;
@@ -112,7 +115,8 @@ SpecValues SpecSchema::read(const Spec& spec) const {
 std::string SpecSchema::help() const {
   std::string out = fmt::format("{}: {}\n", name_, doc_);
   for (const SpecParam& p : params_)
-    out += fmt::format("  {:<16} {}, {}: {}\n", p.name, type_text(p), p.preset ? "default " + *p.preset : "required", p.doc);
+    out += fmt::format("  {:<16} {}, {}: {}\n", p.name, type_text(p),
+                       p.preset ? "default " + (p.preset->empty() ? std::string("empty") : *p.preset) : "required", p.doc);
   return out;
 }
 

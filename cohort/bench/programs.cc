@@ -40,11 +40,11 @@ std::string environment(const char* name) {
 }
 
 std::vector<std::string> python_candidates() {
-  std::vector<std::string> candidates{environment("COHORT_PYTHON")};
+  std::vector<std::string> candidates{environment("COHORT_PYTHON"), environment("COHORT_INSTALLED_PYTHON")};
   if (const auto venv = environment("VIRTUAL_ENV"); !venv.empty()) candidates.push_back(venv + "/bin/python");
   std::error_code ignored;
   auto folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  const auto noted = folder / "../python";  // where `make build` records the Python it built for
+  const auto noted = folder / "../python_path";  // where `make build` records the Python it built for
   if (fs::is_regular_file(noted, ignored)) candidates.emplace_back(trim(read_file(noted.string())));
   for (; folder.has_relative_path(); folder = folder.parent_path())
     for (const char* name : {".venv", "venv"}) candidates.push_back((folder / name / "bin/python").string());

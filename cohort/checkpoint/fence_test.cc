@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -13,6 +16,17 @@
 #include "cohort/base/file.h"
 #include "cohort/checkpoint/samples.h"
 #include "cohort/checkpoint/store.h"
+
+namespace {
+std::atomic<int> lock_error = 0;  // what the file system answers to flock; 0: it locks
+}
+
+// This program's, in the place of the C library's.
+extern "C" int flock(int fd, int how) {
+  if (lock_error == 0) return static_cast<int>(::syscall(SYS_flock, fd, how));
+  errno = lock_error;
+  return -1;
+}
 
 namespace cohort::checkpoint {
 namespace {
@@ -42,6 +56,21 @@ TEST(Fence, KeepsOutProcessesOfAnEarlierEpochOrAnotherJob) {
   raise_fence(dir.path(), {"b", 1});
   EXPECT_FALSE(passes(dir.path(), {"a", 9}));
   EXPECT_TRUE(passes(dir.path(), {"b", 1}));
+}
+
+TEST(Fence, OnAFileSystemWithoutLocksCheckpointsAreSavedAndEarlierEpochsKeptOut) {
+  for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
+    const TempDir dir;
+    lock_error = error;
+    raise_fence(dir.path(), {"a", 3});
+    EXPECT_FALSE(passes(dir.path(), {"a", 2}));
+    const SampleCheckpoint sample(1);
+    Store(dir.path(), {.fence = {"a", 3}}).save(sample.manifest, sample.files);
+    EXPECT_EQ(Store(dir.path()).list().size(), 1U);
+    lock_error = EIO;
+    EXPECT_EQ(failure_of([&] { raise_fence(dir.path(), {"a", 4}); }).kind, Kind::system);
+    lock_error = 0;
+  }
 }
 
 TEST(Fence, ATornFileIsNoFence) {

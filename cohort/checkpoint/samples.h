@@ -53,10 +53,11 @@ struct SampleCheckpoint {
   Manifest manifest;
 };
 
-// A folder in memory where the machine has one, for tests that write thousands of files: a real disk may take milliseconds for each.
+// A folder in memory where the machine has one with room, for tests that write thousands of files: a real disk may take milliseconds for
+// each.
 class MemoryDir {
  public:
-  MemoryDir() : path_(std::filesystem::is_directory("/dev/shm") ? "/dev/shm/" + unique_name("cohort") : unique_name("/tmp/cohort")) {
+  MemoryDir() : path_(is_roomy("/dev/shm") ? "/dev/shm/" + unique_name("cohort") : unique_name("/tmp/cohort")) {
     std::filesystem::create_directory(path_);
   }
   ~MemoryDir() {
@@ -69,6 +70,12 @@ class MemoryDir {
   std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
 
  private:
+  static bool is_roomy(const char* folder) {
+    constexpr std::uintmax_t kLeast = 256 << 20;  // a container may have 64 KiB there
+    std::error_code missing;
+    return ::access(folder, W_OK) == 0 && std::filesystem::space(folder, missing).available >= kLeast && !missing;
+  }
+
   std::string path_;
   int owner_pid_ = ::getpid();
 };

@@ -58,7 +58,7 @@ StagingDirectory::StagingDirectory(const std::string& path) : path_(path) {
 bool StagingDirectory::make() {
   remove_tree(path_);  // ours by name: left by an earlier process with our pid
   make_folder();
-  lock_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  lock_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!lock_) return false;
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
   struct stat st {};

@@ -15,6 +15,7 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/trace.h"
+#include "cohort/checkpoint/regular_file.h"
 #include "cohort/checkpoint/sharded_save.h"
 #include "cohort/checkpoint/staging_directory.h"
 
@@ -46,8 +47,24 @@ Store::Store(std::string folder, StoreOptions options) : folder_(std::move(folde
   if (options_.keep < 1) throw_failure(Kind::usage, "checkpoints: keep={} would keep none; at least 1", options_.keep);
   while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
   if (folder_.empty()) throw_failure(Kind::usage, "checkpoints: no folder given");
+  if (!options_.followed) refuse_in_place_of_folder(folder_);
   make_durable_folder(folder_);
   remove_stale_staging(folder_);
+  if (!options_.fence.job.empty()) note_jobs();
+}
+
+void Store::note_jobs() {
+  jobs_.insert(options_.fence.job);
+  for (const Listed& listed : list()) try {
+      const Manifest manifest = read_manifest(listed.path, listed.step);
+      if (const auto job = manifest.texts.find(kJobText); job != manifest.texts.end()) jobs_.insert(job->second);
+    } catch (const Failure&) {  // damaged: whoever wrote it
+    }
+}
+
+bool Store::may_remove(const Manifest& manifest) const {
+  const auto job = manifest.texts.find(kJobText);
+  return jobs_.empty() || job == manifest.texts.end() || jobs_.contains(job->second);
 }
 
 Saved Store::save(Manifest manifest, std::span<const TensorFile> files) const {
@@ -78,8 +95,11 @@ Saved Store::guarded(Manifest manifest, std::span<const TensorFile> files, const
   Saved saved{{fmt::format("{}/{}", folder_, step_name(manifest.step)), std::move(manifest)}};
   const auto step = saved.checkpoint.manifest.step;
   check_names(files);
+  if (!options_.fence.job.empty()) saved.checkpoint.manifest.texts[kJobText] = options_.fence.job;
   format_manifest(saved.checkpoint.manifest);  // refuses what cannot be written, before gigabytes are
   try {
+    if (!options_.followed) refuse_in_place_of_folder(folder_);
+    check_fence(folder_, options_.fence);
     make(saved);
     sync_folder(folder_);
   } catch (const Failure& failure) {
@@ -133,23 +153,27 @@ void Store::prune(Saved& saved) const {
     int whole = 0;
     std::vector<Listed> old;
     for (const Listed& listed : list()) {
-      if (whole >= options_.keep && listed.path != saved.checkpoint.path) {
-        old.push_back(listed);
-        continue;
-      }
+      const bool beyond = whole >= options_.keep && listed.path != saved.checkpoint.path;
       try {
-        read_manifest(listed.path, listed.step);
-        ++whole;
+        if (!may_remove(read_manifest(listed.path, listed.step))) continue;
+        beyond ? old.push_back(listed) : void(++whole);
       } catch (const Failure& failure) {
+        if (beyond) {
+          old.push_back(listed);
+          continue;
+        }
         saved.warnings.push_back(fmt::format("{} is damaged and does not count among those to keep: {}", listed.path, failure.what()));
       }
     }
     for (const Listed& listed : old) {
-      const Fd lock{::open(listed.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+      const Fd lock{::open(listed.path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
       if (lock) ::flock(lock.get(), LOCK_EX | LOCK_NB);  // a Store that starts meanwhile leaves the rest to us
       // Out of sight in one instant: a crash half way leaves a temporary, not half a checkpoint.
       const auto aside = staging_path(folder_, listed.step) + "-old";
+      std::optional<FenceLock> lock_fence;
+      lock_fence.emplace(folder_, options_.fence);
       if (::rename(listed.path.c_str(), aside.c_str()) != 0) throw_system(fmt::format("rename {} to {}", listed.path, aside));
+      lock_fence.reset();
       std::error_code error = remove_tree(aside);
       if (error && fs::exists(aside, error))  // a Store that started meanwhile may have removed it
         saved.warnings.push_back(fmt::format("{}, removed, still takes space as {}", listed.path, aside));

@@ -9,6 +9,7 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,9 +61,12 @@ struct Saved {
 };
 
 struct StoreOptions {
-  int keep = 3;        // whole checkpoints to keep, at least 1
-  bool reread = true;  // read a new one back and compare digests before it gets its name and older ones go
-  Fence fence{};       // of an elastic job: a save of an earlier epoch than the one that began from here gets no name
+  int keep = 3;          // whole checkpoints to keep, at least 1
+  bool reread = true;    // read a new one back and compare digests before it gets its name and older ones go
+  bool followed = true;  // what leads to the folder; false: a symbolic link or anything else in its place is refused, also at each save
+  // A save of an earlier epoch, or of another job, than the one that began from here gets no name and removes nothing. With it the manifest
+  // says which job wrote ("job" of its texts), and checkpoints of jobs that came after this Store was made are not counted or removed.
+  Fence fence{};
 };
 
 class Store {
@@ -76,7 +80,8 @@ class Store {
   // Rank 0's side of a save by several ranks (sharded_save.h): waits for the parts of the others, which write into the same staging.
   Saved save(Manifest manifest, std::span<const TensorFile> files, StagingDirectory& staging, const ShardedSave& sharded_save) const;
   std::vector<Listed> list() const;  // by name only, newest first
-  Newest newest() const;
+  // accept: throws for one that is whole and must not be used all the same; it is among the refused then.
+  Newest newest(const std::function<void(const Checkpoint&)>& accept = nullptr) const;
   // Reads everything and throws what is wrong: name, offset, digest.
   Checkpoint verify(const std::string& path) const;
 
@@ -86,11 +91,16 @@ class Store {
   void complete(StagingDirectory& staging, const Saved& saved) const;
   bool publish(const std::string& temporary, const std::string& path) const;  // true: exchanged with one that was there
   void prune(Saved& saved) const;
-  bool look(Newest& newest) const;
+  bool look(Newest& newest, const std::function<void(const Checkpoint&)>& accept) const;
+  void note_jobs();
+  bool may_remove(const Manifest& manifest) const;
 
   std::string folder_;
   StoreOptions options_;
+  std::set<std::string, std::less<>> jobs_;  // whose checkpoints count and go: this one's, and those that were there when it began
 };
+
+inline constexpr const char* kJobText = "job";  // of the manifest's texts: who wrote it
 
 std::string step_name(std::int64_t step);                              // "step-00001200"
 std::optional<std::int64_t> step_of_name(std::string_view name);       // only of names that step_name gives

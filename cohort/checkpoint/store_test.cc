@@ -50,6 +50,20 @@ TEST(Store, WhatWasSavedIsTheNewest) {
   EXPECT_EQ(entries(store.folder()), 1U) << "no temporaries";
 }
 
+TEST(Store, ThatFollowsNothingRefusesALinkInPlaceOfItsFolderAtTheStartAndAtEachSave) {
+  const MemoryDir run, elsewhere;
+  const auto folder = run.file("checkpoints");
+  const Store store(folder, {.followed = false});
+  save(store, 1);
+  fs::rename(folder, run.file("moved"));
+  fs::create_directory_symlink(elsewhere.path(), folder);
+  EXPECT_THAT(failure_of([&] { save(store, 2); }).what, HasSubstr(folder + " is a symbolic link"));
+  EXPECT_EQ(failure_of([&] { Store(folder, {.followed = false}); }).kind, Kind::corrupt);
+  EXPECT_TRUE(fs::is_empty(elsewhere.path()));
+  save(Store(folder), 3);  // of a program's own: the link is its user's
+  EXPECT_TRUE(fs::exists(elsewhere.file("step-00000003")));
+}
+
 TEST(Store, FilesAreForTheirOwnerOnly) {
   const MemoryDir folder;
   const Store store(folder.file("a"));

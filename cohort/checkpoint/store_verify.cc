@@ -102,11 +102,13 @@ std::vector<Listed> Store::list() const {
 }
 
 // The newest of those listed that holds. False when some went away during the scan: the run goes on meanwhile and prunes.
-bool Store::look(Newest& newest) const {
+bool Store::look(Newest& newest, const std::function<void(const Checkpoint&)>& accept) const {
   bool all_there = true;
   for (const Listed& listed : list()) {
     try {
-      newest.checkpoint = verify(listed.path);
+      Checkpoint whole = verify(listed.path);
+      if (accept) accept(whole);
+      newest.checkpoint = std::move(whole);
       return true;
     } catch (const Failure& failure) {
       std::error_code error;
@@ -121,11 +123,11 @@ bool Store::look(Newest& newest) const {
   return all_there;
 }
 
-Newest Store::newest() const {
+Newest Store::newest(const std::function<void(const Checkpoint&)>& accept) const {
   Newest newest;
   for (int looks = 0; looks < kMostScans; ++looks) {
     newest = {};
-    if (look(newest)) break;
+    if (look(newest, accept)) break;
   }
   if (!newest.checkpoint && !newest.refused.empty()) log_error("{}: none of {} checkpoints can be used", folder_, newest.refused.size());
   return newest;

@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "cohort/base/error.h"
+#include "cohort/base/terminal_text.h"
 #include "cohort/base/text.h"
 #include "cohort/launch/exit_codes.h"
 
@@ -41,11 +42,11 @@ int dispatch(std::span<const Command> table, int argc, char** argv) {
       return flushed(c.run(argc - 1, argv + 1));
     } catch (const Failure& failure) {
       std::fflush(stdout);
-      fmt::print(stderr, "cohort {}: {}\n", word, failure.what());
+      fmt::print(stderr, "cohort {}: {}\n", word, terminal_text(failure.what()));
       return failure.kind() == Kind::usage ? launch::kExitUsage : launch::kExitFailure;
     } catch (const std::exception& other) {
       std::fflush(stdout);
-      fmt::print(stderr, "cohort {}: {}\n", word, other.what());
+      fmt::print(stderr, "cohort {}: {}\n", word, terminal_text(other.what()));
       return launch::kExitFailure;
     }
   }

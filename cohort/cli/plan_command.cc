@@ -9,6 +9,7 @@
 #include "cohort/base/text.h"
 #include "cohort/cli/cli.h"
 #include "cohort/cli/plan_workers.h"
+#include "cohort/cli/plugins.h"
 #include "cohort/plan/units.h"
 #include "cohort/train/settings.h"
 
@@ -50,12 +51,14 @@ std::vector<std::string> numbers_of(const PlanArguments& w) {
 int run(int argc, char** argv) {
   train::SettingsSource source;
   PlanArguments w;
+  std::vector<std::string> plugins;
   bool json = false;
   CLI::App app{"memory and step time of a training run, before it runs", "cohort plan"};
   app.footer(kExamples);
   app.add_option("config", source.file, "YAML file with settings, as for `cohort train`; none: the defaults");
   app.add_option("-n,--ranks,--np", w.ranks, "ranks to plan for")->capture_default_str();
   app.add_option("--set", source.sets, "key=value, as often as needed: wins over the file")->expected(1)->take_all();
+  app.add_option("--plugin", plugins, kPluginHelp)->expected(1)->take_all();
   app.add_option("--memory", w.memory, "what a rank has, such as 80GB: says what fits");
   app.add_option("--link", w.link, "speed of a rank's link, 100Gbit; none: the ranks share this machine");
   app.add_option("--latency", w.latency, "of a message over it, 5us; none: 0");
@@ -66,6 +69,7 @@ int run(int argc, char** argv) {
   const auto ranks = parse_int(w.ranks);
   if (ranks < 1 || ranks > 1'000'000) throw_failure(Kind::usage, "--ranks {}: between 1 and a million", w.ranks);
   auto args = numbers_of(w);
+  add_plugins(source, plugins);
   train::read_settings(source);  // what is wrong with them is said before anything starts
   if (json) args.emplace_back("--json");
   const bool alone = !w.link.empty() || !w.flops.empty();

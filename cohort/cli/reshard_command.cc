@@ -7,6 +7,7 @@
 
 #include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
+#include "cohort/base/terminal_text.h"
 #include "cohort/base/text.h"
 #include "cohort/bench/progress_line.h"
 #include "cohort/checkpoint/reshard.h"
@@ -85,7 +86,7 @@ int run(int argc, char** argv) {
     return work(w);
   } catch (const Failure& failure) {
     if (failure.kind() != Kind::aborted || stopped == 0) throw;
-    fmt::print(stderr, "cohort reshard: {}\n", failure.what());
+    fmt::print(stderr, "cohort reshard: {}\n", terminal_text(failure.what()));
     return launch::kExitSignalBase + stopped;
   }
 }

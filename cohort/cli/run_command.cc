@@ -14,6 +14,7 @@ int run(int argc, char** argv) {
   plan.environment = group::read_environment();
   plan.options = launch::parse_launch_options({argv + 1, argv + argc}, plan.environment);
   if (plan.options.help) return fmt::print("{}", launch::launch_help()), 0;
+  plan.worker.held_state = plan.options.held_state;
   return launch::run_job(std::move(plan));
 }
 

@@ -2,13 +2,18 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
 #include <utility>
 
 #include "cohort/base/command_line.h"
+#include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/checkpoint/store.h"
 #include "cohort/cli/cli.h"
 #include "cohort/cli/launch_flags.h"
 #include "cohort/cli/plan_workers.h"
+#include "cohort/cli/plugins.h"
 #include "cohort/collective/plugin/backend.h"
 #include "cohort/launch/binding.h"
 #include "cohort/launch/worker_program.h"
@@ -37,6 +42,27 @@ elastic::HeldState held_state(const TrainConfig& config) {
   return train::has_buddy_copies(config) ? elastic::HeldState::shard_and_buddy : elastic::HeldState::shard;
 }
 
+// What a run that is started again goes on from. Not by a Store, which makes the folder and tidies it up.
+std::string newest_checkpoint(const TrainConfig& config) {
+  if (config.checkpoint.resume == "never") return "";
+  std::map<std::int64_t, std::string> found;
+  std::error_code problem;
+  for (const auto& entry : std::filesystem::directory_iterator(run_folder(config) + "/checkpoints", problem)) {
+    const auto step = checkpoint::step_of_name(entry.path().filename().string());
+    if (step) found.emplace(*step, entry.path().string());
+  }
+  while (!found.empty()) {
+    const auto [step, path] = *found.rbegin();
+    found.erase(step);
+    try {
+      checkpoint::read_manifest(path, step);
+      return path;
+    } catch (const Failure&) {  // damaged: the one before counts
+    }
+  }
+  return "";
+}
+
 // Hosts say how many ranks there are, unless -n does; without hosts it is one.
 void set_default_ranks(launch::LaunchOptions& options, bool given) {
   const bool here = options.hosts.empty() && options.host_file.empty() && options.discovery_script.empty();
@@ -56,15 +82,18 @@ int train_with(const train::SettingsSource& source, const TrainConfig& config, l
   if (!source.file.empty()) args.push_back(source.file);
   for (const auto& set : source.sets) args.insert(args.end(), {"--set", set});
   const bool recovers = train::has_buddy_copies(config) && !options.elastic();
-  return launch::run_workers(
-      std::move(options), args,
-      {.preemptible = true, .recovery_limit = recovers ? kRecoveryLimit : Seconds{0}, .held_state = held_state(config)});
+  return launch::run_workers(std::move(options), args,
+                             {.preemptible = true,
+                              .recovery_limit = recovers ? kRecoveryLimit : Seconds{0},
+                              .held_state = held_state(config),
+                              .newest_checkpoint = [config] { return newest_checkpoint(config); }});
 }
 
 int run(int argc, char** argv) {
   train::SettingsSource source;
   launch::LaunchOptions options = launch::default_options(group::read_environment());
   std::string out, backend, deterministic;
+  std::vector<std::string> plugins;
   bool help_config = false, markdown = false, show = false, plan = false;
   CLI::App app{"train a model on several ranks, of this host or of several", "cohort train"};
   app.footer(kExamples);
@@ -74,6 +103,7 @@ int run(int argc, char** argv) {
                  fmt::format("who moves gradients: {} (the setting `backend`, docs/backends.md)", join(collective::backend_names(), ", ")));
   app.add_option("--deterministic", deterministic, "true or false (the setting `deterministic`); every --backend but native needs false");
   app.add_option("-o,--out", out, "folder of the run (the setting `out`)");
+  app.add_option("--plugin", plugins, kPluginHelp)->expected(1)->take_all();
   app.add_flag("--plan", plan, "predict memory and step time first, and compare them with what is measured (the setting observe.plan)");
   app.add_flag("--help-config", help_config, "every setting with its type, range, default and meaning");
   app.add_flag("--markdown", markdown, "--help-config as the reference page docs/settings.md");
@@ -110,6 +140,7 @@ int run(int argc, char** argv) {
   for (const auto& [key, value] : {std::pair{"out", out}, {"backend", backend}, {"deterministic", deterministic}})
     if (!value.empty()) source.sets.push_back(fmt::format("{}={}", key, value));
   if (plan) source.sets.emplace_back("observe.plan=true");
+  add_plugins(source, plugins);
   const TrainConfig config = train::read_settings(source);  // what is wrong with them is said before anything starts
   if (show) return fmt::print("{}", train::show_settings(source)), 0;
   set_default_ranks(options, app.count("--ranks") > 0);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
@@ -50,27 +51,51 @@ Contents open_step(const std::string& folder, std::int64_t step) {
 
 json facts_of(const std::string& run) { return json::parse(read_file(run + "/facts.json")); }
 
-Comparison compare_numbers(const char* what, const json& reference, const json& value, double tolerance, double (*shown)(double)) {
-  Comparison c{.what = what};
-  Values a{Dtype::f64, {static_cast<std::int64_t>(reference.size())}, {}}, b = a;
-  for (const json& x : reference) a.at.push_back(shown(x.is_null() ? std::nan("") : x.get<double>()));
-  for (const json& x : value) b.at.push_back(shown(x.is_null() ? std::nan("") : x.get<double>()));
+// Two patterns may be off in opposite directions, and a third one by as much again.
+constexpr double kBetweenPatterns = 2;
+
+void widen_to(std::vector<double>& amplified, const std::vector<double>& reference, const std::vector<double>& shifted) {
+  amplified.resize(reference.size());
+  for (std::size_t i = 0; i < reference.size() && i < shifted.size(); ++i)
+    if (const double by = std::fabs(shifted[i] - reference[i]); std::isfinite(by))
+      amplified[i] = std::max(amplified[i], kBetweenPatterns * by);
+}
+
+Values numbers_of(const json& list, double (*shown)(double)) {
+  Values v{Dtype::f64, {static_cast<std::int64_t>(list.size())}, {}};
+  for (const json& x : list) v.at.push_back(shown(x.is_null() ? std::nan("") : x.get<double>()));
+  return v;
+}
+
+struct Numbers {
+  const char *what, *key;
+  double (*shown)(double);
+};
+Comparison compare_numbers(const Numbers& n, const json& reference, const json& value, const json& shifted, double tolerance) {
+  Comparison c{.what = n.what};
+  const Values a = numbers_of(reference.at(n.key), n.shown), b = numbers_of(value.at(n.key), n.shown);
+  Allowed allowed;
+  for (const json& pattern : shifted) widen_to(allowed.amplified, a.at, numbers_of(pattern.at(n.key), n.shown).at);
   c.scale = largest_entry(a.at);
-  compare(c, fmt::format("{} of the step", what), a, b, tolerance);
+  compare(c, fmt::format("{} of the step", n.what), a, b, tolerance, allowed);
   return c;
+}
+
+Values gradient_of(const Contents& from, const std::string& name) {
+  return read_values(from, checkpoint::kOptimizerGroup, name + "/" + kGradient);
+}
+std::vector<std::string> learned_of(const Contents& from, std::vector<std::string> names) {  // frozen ones have no gradient
+  std::erase_if(names, [&](const auto& name) { return from.find(checkpoint::kOptimizerGroup, name + "/" + kGradient) == nullptr; });
+  return names;
 }
 
 Comparison compare_gradients(const std::string& reference, const std::string& run, const std::vector<std::string>& names,
                              double tolerance) {
   Comparison c{.what = "gradient"};
   const Contents a = open_step(reference + "/gradients", 1), b = open_step(run + "/gradients", 1);
-  const auto of = [](const Contents& from, const std::string& name) {
-    return read_values(from, checkpoint::kOptimizerGroup, name + "/" + kGradient);
-  };
-  std::vector<std::string> learned = names;  // frozen ones have no gradient
-  std::erase_if(learned, [&](const auto& name) { return a.find(checkpoint::kOptimizerGroup, name + "/" + kGradient) == nullptr; });
-  for (const auto& name : learned) c.scale = std::max(c.scale, largest_entry(of(a, name).at));
-  for (const auto& name : learned) compare(c, name, of(a, name), of(b, name), tolerance);
+  const auto learned = learned_of(a, names);
+  for (const auto& name : learned) c.scale = std::max(c.scale, largest_entry(gradient_of(a, name).at));
+  for (const auto& name : learned) compare(c, name, gradient_of(a, name), gradient_of(b, name), tolerance);
   return c;
 }
 
@@ -90,10 +115,13 @@ Moved moved(const Contents& before, const Contents& after, const std::string& na
 }
 
 std::vector<Comparison> compare_parameters(const std::string& reference, const std::string& run, const std::vector<std::string>& names,
-                                           std::int64_t steps, double tolerance) {
+                                           std::int64_t steps, std::size_t patterns, double tolerance) {
   Comparison start{.what = "start"}, update{.what = "update"};
   const Contents a0 = open_step(reference + "/update", 0), b0 = open_step(run + "/update", 0);
   const Contents a1 = open_step(reference + "/update", steps), b1 = open_step(run + "/update", steps);
+  std::vector<std::unique_ptr<Contents>> shifted;
+  for (std::size_t p = 0; p < patterns; ++p)
+    shifted.push_back(std::make_unique<Contents>(open_step(fmt::format("{}/shifted-{}", reference, p), steps)));
   for (const auto& name : names) {
     const Values a = read_values(a0, checkpoint::kModelGroup, name);
     start.scale = std::max(start.scale, largest_entry(a.at));
@@ -102,7 +130,9 @@ std::vector<Comparison> compare_parameters(const std::string& reference, const s
   }
   for (const auto& name : names) {
     const Moved a = moved(a0, a1, name);
-    compare(update, name, a.by, moved(b0, b1, name).by, tolerance, a.rounding);
+    Allowed allowed{a.rounding, {}};
+    for (const auto& pattern : shifted) widen_to(allowed.amplified, a.by.at, moved(a0, *pattern, name).by.at);
+    compare(update, name, a.by, moved(b0, b1, name).by, tolerance, allowed);
   }
   return {start, update};
 }
@@ -139,7 +169,7 @@ std::vector<std::int64_t> index_of(std::uint64_t flat, const checkpoint::Shape& 
 }
 
 void compare(Comparison& into, const std::string& name, const Values& reference, const Values& value, double tolerance,
-             const std::vector<double>& allowed) {
+             const Allowed& allowed) {
   if (reference.shape != value.shape || reference.dtype != value.dtype || reference.at.size() != value.at.size())
     throw_failure(Kind::corrupt, "{} is {} [{}] in one run and {} [{}] in the other", name, dtype_name(reference.dtype),
                   fmt::join(reference.shape, ", "), dtype_name(value.dtype), fmt::join(value.shape, ", "));
@@ -151,22 +181,33 @@ void compare(Comparison& into, const std::string& name, const Values& reference,
     equal = false;
     const double difference = std::isnan(a - b) ? std::numeric_limits<double>::infinity() : std::fabs(a - b);
     if (difference > into.largest) into.largest = difference, into.where = name;
-    const double most = tolerance * into.scale + (allowed.empty() ? 0 : allowed[i]);
-    if (difference > most && !into.first)
+    const double most = tolerance * into.scale + (allowed.rounding.empty() ? 0 : allowed.rounding[i]);
+    if (difference <= most) continue;
+    if (!allowed.amplified.empty() && difference <= most + allowed.amplified[i])
+      ++into.amplified;
+    else if (!into.first)
       into.first = Difference{name, index_of(i, reference.shape), a, b, ulps_between(a, b, reference.dtype)};
   }
   into.bit_equal += equal ? 1 : 0;
+}
+
+double largest_gradient(const std::string& run) {
+  const Contents from = open_step(run + "/gradients", 1);
+  double largest = 0;
+  for (const auto& name : learned_of(from, facts_of(run).at("names").get<std::vector<std::string>>()))
+    largest = std::max(largest, largest_entry(gradient_of(from, name).at));
+  return largest;
 }
 
 std::vector<Comparison> compare_runs(const std::string& reference, const std::string& run, double tolerance) {
   const json a = facts_of(reference), b = facts_of(run);
   const auto names = a.at("names").get<std::vector<std::string>>();
   const auto steps = static_cast<std::int64_t>(a.at("loss").size());
-  auto parameters = compare_parameters(reference, run, names, steps, tolerance);
-  return {std::move(parameters[0]), compare_numbers("loss", a.at("loss"), b.at("loss"), tolerance, [](double x) { return x; }),
+  const json shifted = json::parse(read_file(reference + "/shifted.json"));
+  auto parameters = compare_parameters(reference, run, names, steps, shifted.size(), tolerance);
+  return {std::move(parameters[0]), compare_numbers({"loss", "loss", [](double x) { return x; }}, a, b, shifted, tolerance),
           compare_gradients(reference, run, names, tolerance),
-          compare_numbers("norm", a.at("squared"), b.at("squared"), tolerance, [](double x) { return std::sqrt(x); }),
-          std::move(parameters[1])};
+          compare_numbers({"norm", "squared", [](double x) { return std::sqrt(x); }}, a, b, shifted, tolerance), std::move(parameters[1])};
 }
 
 }  // namespace cohort::cli

@@ -8,6 +8,7 @@
 #include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/cli/plugins.h"
 #include "cohort/cli/verify_compare.h"
 
 namespace cohort::cli {
@@ -64,6 +65,7 @@ std::optional<VerifyOptions> parse_verify(int argc, char** argv) {
   app.add_option("config", o.source.file, "YAML file with settings, as of cohort train; none: the defaults");
   app.add_option("--set", o.source.sets, "key=value, as often as needed: for all runs")->expected(1)->take_all();
   app.add_option("--change", o.changes, "key=value: for the compared runs, not for the reference")->expected(1)->take_all();
+  app.add_option("--plugin", o.plugins, kPluginHelp)->expected(1)->take_all();
   app.add_option("-n,--ranks", ranks, "numbers of ranks to compare with one")->capture_default_str();
   app.add_option("--sync", syncs, "strategies to compare, as sync has them")->capture_default_str();
   app.add_option("--steps", o.steps, "steps of the update; gradients are those of the first")
@@ -75,11 +77,15 @@ std::optional<VerifyOptions> parse_verify(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--timeout", o.timeout, "seconds for one run")->capture_default_str()->check(CLI::Range(1.0, 1e6));
   app.add_flag("--float64", o.float64, "compute in double precision: what is left of a difference is a mistake");
+  app.add_option("--plant-error", o.plant_error, "the rank that doubles its gradient of the model's first parameter: is it found?")
+      ->check(CLI::Range(0, kMostRanks - 1));
   app.add_flag("--json", o.json, "one JSON object a line");
   app.add_option("--keep", o.keep, "folder in which what the runs wrote stays");
   if (!parse_command_line(app, argc, argv)) return std::nullopt;
   o.ranks = parse_ranks(ranks);
   o.syncs = split_specs(syncs);
+  for (const int n : o.ranks)
+    if (o.plant_error >= n) throw_failure(Kind::usage, "--plant-error {}: a run of {} ranks has no such rank", o.plant_error, n);
   return o;
 }
 

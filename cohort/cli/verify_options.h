@@ -10,6 +10,7 @@ namespace cohort::cli {
 
 struct VerifyOptions {
   train::SettingsSource source;
+  std::vector<std::string> plugins;  // beside those of the settings
   std::vector<std::string> changes;  // settings of the compared runs that the reference does not have
   std::vector<int> ranks{1, 2};
   std::vector<std::string> syncs{"all_reduce"};
@@ -17,6 +18,7 @@ struct VerifyOptions {
   std::int64_t global_batch = 0;
   double tolerance = 0;  // 0: by the type
   double timeout = 600;
+  int plant_error = -1;  // the rank whose first gradient is doubled; -1: none
   bool float64 = false, json = false;
   std::string keep;  // folder for what the runs leave; empty: a temporary one
 

@@ -73,9 +73,23 @@ TEST(Verify, WhatIsNoNumberOnOneSideIsADifference) {
 
 TEST(Verify, RoundingThatStoringCostIsAllowedForByElement) {
   Comparison c{.scale = 1};
-  compare(c, "w", {Dtype::f32, {2}, {1, 1}}, {Dtype::f32, {2}, {1.5, 1.5}}, 0.1, {1, 0});
+  compare(c, "w", {Dtype::f32, {2}, {1, 1}}, {Dtype::f32, {2}, {1.5, 1.5}}, 0.1, {{1, 0}, {}});
   ASSERT_TRUE(c.first);
   EXPECT_THAT(c.first->index, ElementsAre(1));
+}
+
+TEST(Verify, WhatTheRuleMakesOfGradientsWithinTheToleranceIsAllowedForAndCounted) {
+  Comparison c{.scale = 1};
+  const Values reference{Dtype::f64, {3}, {1, 1, 1}};
+  compare(c, "w", reference, {Dtype::f64, {3}, {1.05, 1.5, 1.5}}, 0.1, {{0, 0, 0}, {0, 0.5, 0.3}});
+  EXPECT_EQ(c.amplified, 1U) << "the first is within the tolerance";
+  ASSERT_TRUE(c.first);
+  EXPECT_THAT(c.first->index, ElementsAre(2));
+}
+
+TEST(Verify, AnErrorIsPlantedOnARankThatThereIs) {
+  const char* words[] = {"verify", "--ranks", "2,4", "--plant-error", "2"};
+  EXPECT_THAT(failure_of([&] { parse_verify(std::size(words), const_cast<char**>(words)); }).what, HasSubstr("2 ranks has no such rank"));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "cohort/data/batch.h"
 
+#include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "cohort/base/bytes.h"
@@ -13,7 +15,7 @@ BatchMemory::BatchMemory(std::size_t input_bytes, std::size_t labels)
 
 BatchPool::BatchPool(const Form& form, std::int64_t most_samples)
     : input_bytes_(static_cast<std::size_t>(most_samples * form.elements()) *
-                   (form.input == Input::pixels ? sizeof(float) : sizeof(std::int64_t))),
+                   (form.input == Input::tokens ? sizeof(std::int64_t) : sizeof(float))),
       labels_(static_cast<std::size_t>(most_samples * form.labels())) {}
 
 std::shared_ptr<BatchMemory> BatchPool::take() {
@@ -58,29 +60,45 @@ Sample look_up(const Dataset& set, std::int64_t index, Scratch& scratch) {
   }
 }
 
+void put_input(const CollateOptions& how, const Sample& sample, std::int64_t index, void* to, TransformScratch& transform_scratch) {
+  const Form& form = how.set.form();
+  switch (form.input) {
+    case Input::pixels: {
+      const Rng rng(how.seed, static_cast<std::uint64_t>(how.epoch), static_cast<std::uint64_t>(index));
+      return how.transforms.make(sample.input, static_cast<float*>(to), image_shape(form), rng, transform_scratch);
+    }
+    case Input::floats: return how.transforms.make_floats(sample.input, static_cast<float*>(to), form.shape);
+    case Input::tokens:
+      if (form.wide) return void(std::memcpy(to, sample.input, static_cast<std::size_t>(form.bytes())));
+      return widen(sample.input, static_cast<std::int64_t*>(to), form.elements());
+  }
+}
+
+// The `i`th sample's.
+void put_labels(const Form& form, const Sample& sample, std::int64_t i, void* labels) {
+  if (form.targets > 0)
+    std::copy_n(sample.values, form.targets, static_cast<float*>(labels) + i * form.targets);
+  else if (form.ids > 0)
+    std::copy_n(sample.ids, form.ids, static_cast<std::int64_t*>(labels) + i * form.ids);
+  else if (form.next_tokens)
+    widen(sample.targets, static_cast<std::int64_t*>(labels) + i * form.elements(), form.elements());
+  else
+    static_cast<std::int64_t*>(labels)[i] = sample.label;
+}
+
 }  // namespace
 
 void collate(const CollateOptions& how, std::span<const std::int64_t> indices, const CollateOutput& to,
              TransformScratch& transform_scratch) {
   const Form& form = how.set.form();
-  const std::int64_t elements = form.elements();
-  const ImageShape shape = form.input == Input::pixels ? image_shape(form) : ImageShape{};
+  const std::int64_t each = form.elements() * static_cast<std::int64_t>(form.input == Input::tokens ? sizeof(std::int64_t) : sizeof(float));
   for (std::int64_t i = 0; i < std::ssize(indices); ++i) {
     const std::int64_t index = indices[static_cast<std::size_t>(i)];
     if (i + kSoon < std::ssize(indices)) how.set.prefetch(indices[static_cast<std::size_t>(i + kSoon)]);
     if (how.stop != nullptr && how.stop->load(std::memory_order_relaxed)) return;
     const Sample sample = look_up(how.set, index, transform_scratch.bytes);
-    if (form.input == Input::pixels) {
-      const Rng rng(how.seed, static_cast<std::uint64_t>(how.epoch), static_cast<std::uint64_t>(index));
-      how.transforms.make(sample.input, static_cast<float*>(to.inputs) + i * elements, shape, rng, transform_scratch);
-    } else {
-      widen(sample.input, static_cast<std::int64_t*>(to.inputs) + i * elements, elements);
-    }
-    if (form.next_tokens) {
-      widen(sample.targets, to.labels + i * elements, elements);
-    } else {
-      to.labels[i] = sample.label;
-    }
+    put_input(how, sample, index, static_cast<std::byte*>(to.inputs) + i * each, transform_scratch);
+    put_labels(form, sample, i, to.labels);
   }
 }
 

@@ -1,4 +1,5 @@
-// A batch is samples made ready for the model: images as float32 (count x channels x height x width), tokens and labels as int64.
+// A batch is samples made ready for the model: images as float32 (count x channels x height x width), float values as float32, tokens and
+// labels as int64, targets of a regression as float32 (count x targets).
 // Its memory comes from a pool and goes back when the last copy of the Batch is dropped, so a training run allocates nothing large after
 // its first steps. nn/batch.h views it as tensors.
 // Owner: whoever holds a copy; it may outlive loader and pool. Threads: one at a time for each memory; the pool takes any.
@@ -19,9 +20,10 @@ namespace cohort::data {
 // Memory for one batch, both parts on 64-byte boundaries: the bits of a matrix product may depend on alignment.
 class BatchMemory {
  public:
-  BatchMemory(std::size_t input_bytes, std::size_t labels);
+  BatchMemory(std::size_t input_bytes, std::size_t labels);  // labels of 8 bytes: int64, or float32 in half of the room
   std::byte* inputs() const { return block_.get(); }
   std::int64_t* labels() const { return reinterpret_cast<std::int64_t*>(block_.get() + labels_at_); }
+  float* targets() const { return reinterpret_cast<float*>(block_.get() + labels_at_); }
 
  private:
   struct Free {
@@ -53,8 +55,10 @@ struct Batch {
   std::shared_ptr<BatchMemory> memory;
 
   float* pixels() const { return reinterpret_cast<float*>(memory->inputs()); }                // of Input::pixels
+  float* floats() const { return pixels(); }                                                  // of Input::floats
   std::int64_t* tokens() const { return reinterpret_cast<std::int64_t*>(memory->inputs()); }  // of Input::tokens
-  std::int64_t* labels() const { return memory->labels(); }
+  std::int64_t* labels() const { return memory->labels(); }                                   // unless Form::targets
+  float* targets() const { return memory->targets(); }                                        // if Form::targets
 };
 
 struct CollateOptions {
@@ -65,10 +69,10 @@ struct CollateOptions {
   const std::atomic<bool>* stop = nullptr;  // looked at between samples; the batch is then left unfinished
 };
 
-// Where to: float32 pixels or int64 tokens, and labels, sample after sample, with room for all of them.
+// Where to, sample after sample, with room for all of them: float32 pixels and values or int64 tokens; int64 labels or float32 targets.
 struct CollateOutput {
   void* inputs;
-  std::int64_t* labels;
+  void* labels;
 };
 
 // The samples of these indices, in their order. Kind::usage for an index that is not in the set; failures of the set come out with the

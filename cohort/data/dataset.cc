@@ -1,14 +1,25 @@
 #include "cohort/data/dataset.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "cohort/base/bytes.h"
 #include "cohort/base/error.h"
+#include "cohort/base/open_table.h"
 #include "cohort/base/registry.h"
 #include "cohort/data/datasets_rows.inc"
 
 namespace cohort::data {
+
+std::string_view name_of(Input input) {
+  switch (input) {
+    case Input::pixels: return "images";
+    case Input::tokens: return "tokens";
+    case Input::floats: break;
+  }
+  return "float values";
+}
 
 std::int64_t Form::elements() const {
   std::int64_t count = 1;
@@ -20,14 +31,23 @@ Dataset::Dataset(Form form, std::int64_t size) : form_(std::move(form)), size_(s
   if (size_ < 1) throw_failure(Kind::usage, "a data set without a single sample; check the path and the split");
 }
 
-MemoryDataset::MemoryDataset(Form form, std::string source, std::vector<std::uint8_t> inputs, std::vector<std::int64_t> labels)
-    : Dataset(std::move(form), static_cast<std::int64_t>(labels.size())),
+std::vector<std::uint8_t> bytes_of(std::span<const float> values) {
+  std::vector<std::uint8_t> bytes(values.size_bytes());
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+MemoryDataset::MemoryDataset(Form form, std::string source, std::vector<std::uint8_t> inputs, std::vector<std::int64_t> labels,
+                             std::vector<float> values)
+    : Dataset(form, form.targets > 0 ? std::ssize(values) / form.targets : std::ssize(labels)),
       source_(std::move(source)),
       inputs_(std::move(inputs)),
-      labels_(std::move(labels)) {
-  const auto each = static_cast<std::size_t>(this->form().elements() + (this->form().next_tokens ? 1 : 0));
-  if (inputs_.size() != labels_.size() * each) {
-    throw_failure(Kind::bug, "{}: {} bytes for {} samples of {}", source_, inputs_.size(), labels_.size(), each);
+      labels_(std::move(labels)),
+      values_(std::move(values)) {
+  const auto each = static_cast<std::size_t>(form.bytes() + (form.next_tokens ? 1 : 0)), samples = static_cast<std::size_t>(size());
+  if (inputs_.size() != samples * each || values_.size() != samples * static_cast<std::size_t>(form.targets)) {
+    throw_failure(Kind::bug, "{}: {} bytes and {} targets for {} samples of {} bytes and {} targets", source_, inputs_.size(),
+                  values_.size(), samples, each, form.targets);
   }
 }
 
@@ -36,13 +56,15 @@ Sample MemoryDataset::sample(std::int64_t index, Scratch&) const {
     const std::uint8_t* at = inputs_.data() + index * (form().elements() + 1);
     return {.input = at, .targets = at + 1};
   }
-  return {.input = inputs_.data() + index * form().elements(), .label = labels_[static_cast<std::size_t>(index)]};
+  const std::uint8_t* at = inputs_.data() + index * form().bytes();
+  if (form().targets > 0) return {.input = at, .values = values_.data() + index * form().targets};
+  return {.input = at, .label = labels_[static_cast<std::size_t>(index)]};
 }
 
 void MemoryDataset::prefetch(std::int64_t index) const {
   if (index < 0 || index >= size()) return;
   constexpr std::int64_t kMostBytes = 4096;  // of a large image the first page; the processor follows a long run by itself
-  const std::int64_t bytes = form().elements(), end = std::min(bytes, kMostBytes);
+  const std::int64_t bytes = form().bytes(), end = std::min(bytes, kMostBytes);
   const std::uint8_t* at = inputs_.data() + index * (bytes + (form().next_tokens ? 1 : 0));
   for (std::int64_t i = 0; i < end; i += std::int64_t{kCacheLine}) __builtin_prefetch(at + i);
   if (!labels_.empty()) __builtin_prefetch(labels_.data() + index);
@@ -50,12 +72,29 @@ void MemoryDataset::prefetch(std::int64_t index) const {
 
 std::string MemoryDataset::where(std::int64_t index) const { return fmt::format("{}, sample {}", source_, index); }
 
-std::span<const DatasetKind* const> dataset_rows() { return kDatasetsRows; }
+namespace {
+
+OpenTable<DatasetKind>& table() {
+  static OpenTable<DatasetKind> one(kDatasetsRows);
+  return one;
+}
+
+}  // namespace
+
+std::span<const DatasetKind* const> dataset_rows() { return table().rows(); }
+void add_dataset(const DatasetKind& row, std::string_view plugin) { table().add(row, "data set", plugin); }
 
 std::shared_ptr<const Dataset> open_dataset(std::string_view text) {
   const Spec spec = Spec::parse(text);
   const DatasetKind& kind = find_row(dataset_rows(), spec.name, "data set");
   return kind.open(kind.schema().read(spec));
+}
+
+std::shared_ptr<const Dataset> open_dataset(std::string_view text, const Form& training) {
+  const Spec spec = Spec::parse(text);
+  const DatasetKind& kind = find_row(dataset_rows(), spec.name, "data set");
+  const SpecValues values = kind.schema().read(spec);
+  return kind.open_like != nullptr ? kind.open_like(values, training) : kind.open(values);
 }
 
 std::string dataset_help() {

@@ -57,7 +57,7 @@ void CsvReader::fail(std::size_t at, std::string_view what) const {
 
 std::string_view CsvReader::bare() {
   const std::size_t from = at_;
-  while (at_ < file_.size() && file_[at_] != ',' && file_[at_] != '\n' && file_[at_] != '"') ++at_;
+  while (at_ < file_.size() && file_[at_] != separator_ && file_[at_] != '\n' && file_[at_] != '"') ++at_;
   if (at_ < file_.size() && file_[at_] == '"') fail(at_, "a quote inside a field without quotes; put the field in quotes and double it");
   std::size_t to = at_;
   if (to > from && file_[to - 1] == '\r' && (at_ == file_.size() || file_[at_] == '\n')) --to;
@@ -94,7 +94,8 @@ bool CsvReader::next() {
     if (in_quotes && file_.substr(at_, 2) == "\r\n") ++at_;
     if (in_quotes && at_ + 1 == file_.size() && file_[at_] == '\r') ++at_;
     if (at_ == file_.size() || file_[at_] == '\n') break;
-    if (file_[at_] != ',') fail(at_, "expected a comma or the end of the line after the closing quote");
+    if (file_[at_] != separator_)
+      fail(at_, fmt::format("expected a {} or the end of the line after the closing quote", separator_ == ',' ? "comma" : "separator"));
     ++at_;
   }
   if (at_ < file_.size()) {

@@ -27,11 +27,12 @@ struct CifarRecords {
 };
 CifarRecords parse_cifar(std::string_view file, std::string_view where);
 
-// CSV by RFC 4180: fields between commas, records between line ends (\n or \r\n), a field in quotes may hold commas, line ends and "" for
-// a quote. Every record must have as many fields as the first. The last line end may be missing.
+// CSV by RFC 4180: fields between commas (or another separator), records between line ends (\n or \r\n), a field in quotes may hold
+// separators, line ends and "" for a quote. Every record must have as many fields as the first. The last line end may be missing.
 class CsvReader {
  public:
-  CsvReader(std::string_view file, std::string where) : file_(file), where_(std::move(where)) {}
+  CsvReader(std::string_view file, std::string where, char separator = ',')
+      : file_(file), where_(std::move(where)), separator_(separator) {}
   bool next();                                                             // to the next record; false at the end
   const std::vector<std::string_view>& fields() const { return fields_; }  // valid until next()
   std::string place() const;                                               // "data.csv, line 3, byte 120": where the current record starts
@@ -43,6 +44,7 @@ class CsvReader {
 
   std::string_view file_;
   std::string where_;
+  char separator_;
   std::size_t at_ = 0;
   std::size_t start_ = 0;
   std::int64_t line_ = 1, start_line_ = 1;

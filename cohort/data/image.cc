@@ -6,6 +6,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/registry.h"
 #include "cohort/data/decoders_rows.inc"
+#include "cohort/data/limits.h"
 
 namespace cohort::data {
 namespace {
@@ -30,6 +31,13 @@ std::vector<Tap> taps(std::int64_t in, std::int64_t out) {
 }  // namespace
 
 std::span<const Decoder* const> decoder_rows() { return kDecodersRows; }
+
+void check_pixels(std::int64_t height, std::int64_t width, std::string_view where) {
+  const std::int64_t most = input_limits().max_pixels;
+  if (width > 0 && height > most / width)
+    throw_failure(Kind::corrupt, "{}: {} x {} pixels are more than data.max_pixels={}; raise it if the file can be trusted", where, width,
+                  height, most);
+}
 
 Image decode_image(std::string_view file, std::int64_t channels, std::string_view where) {
   for (const Decoder* row : decoder_rows())

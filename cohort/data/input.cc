@@ -1,5 +1,6 @@
 #include "cohort/data/input.h"
 
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -9,9 +10,17 @@
 #include "cohort/base/error.h"
 #include "cohort/base/file.h"
 #include "cohort/base/text.h"
+#include "cohort/data/limits.h"
 
 namespace cohort::data {
 namespace {
+
+constexpr std::size_t kFreelyInflated = 16_MiB;  // so little that no ratio matters
+
+std::size_t most_inflated(std::size_t file_bytes) {
+  const auto ratio = static_cast<std::size_t>(input_limits().max_inflate_ratio);
+  return file_bytes > (kMostInputBytes - kFreelyInflated) / ratio ? kMostInputBytes : kFreelyInflated + ratio * file_bytes;
+}
 
 struct Inflater {
   z_stream stream{};
@@ -28,6 +37,7 @@ struct Inflater {
 std::string inflate_gzip(std::string_view gzip, std::string_view where, std::size_t most) {
   Inflater inflater;
   z_stream& z = inflater.stream;
+  const std::size_t allowed = most_inflated(gzip.size());
   std::string out;
   std::string block(256_KiB, '\0');
   std::size_t fed = 0;
@@ -45,6 +55,10 @@ std::string inflate_gzip(std::string_view gzip, std::string_view where, std::siz
     const std::size_t made = block.size() - z.avail_out;
     if (made > most - out.size())
       throw_failure(Kind::usage, "{}: inflates to more than {}; is it the right file?", where, format_bytes(most));
+    if (made > allowed - std::min(allowed, out.size()))
+      throw_failure(Kind::corrupt,
+                    "{}: {} bytes of gzip inflate to more than {}, beyond data.max_inflate_ratio={}; raise it if the file can be trusted",
+                    where, gzip.size(), format_bytes(allowed), input_limits().max_inflate_ratio);
     out.append(block, 0, made);
     if (status == Z_STREAM_END) {
       if (offset() == gzip.size()) return out;
@@ -59,10 +73,33 @@ std::string inflate_gzip(std::string_view gzip, std::string_view where, std::siz
   }
 }
 
+FileState state_of(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) return {};
+  return {st.st_size, std::int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec, st.st_ino};
+}
+
+std::string read_unchanged(const std::string& path, const FileState& before, const std::function<std::string()>& read) {
+  const auto compare = [&](const char* since) {
+    const FileState now = state_of(path);
+    if (now == before) return;
+    const std::string what = now.bytes < 0               ? "it is not there any more"
+                             : now.bytes != before.bytes ? fmt::format("it had {} bytes and has {}", before.bytes, now.bytes)
+                                                         : fmt::format("its {} bytes were written again", now.bytes);
+    throw_failure(Kind::corrupt,
+                  "{} changed {}: {}; ranks may have read different samples. Let whatever writes it end, then start the run again", path,
+                  since, what);
+  };
+  compare("since the data set was opened");
+  std::string content = read();
+  compare("while it was read");
+  return content;
+}
+
 std::string read_input(const std::string& path, std::size_t most) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) throw_failure(Kind::usage, "there is no file {}; check the path", path);
-  std::string content = read_file(path, most);
+  std::string content = read_unchanged(path, state_of(path), [&] { return read_file(path, most); });
   if (content.size() < 2 || content.compare(0, 2, "\x1f\x8b") != 0) return content;
   return inflate_gzip(content, path, most);
 }

@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <array>
+#include <filesystem>
 
 #include "cohort/base/failure_of.h"
 #include "cohort/base/file.h"
@@ -42,6 +43,30 @@ TEST(Input, NoticesFlippedBytesInGzip) {
 
 TEST(Input, RefusesToInflateMoreThanAllowed) {
   EXPECT_THAT(failure_of([] { inflate_gzip(gzip(std::string(100000, 'a')), "bomb.gz", 1000); }).what, HasSubstr("more than 1000 B"));
+}
+
+TEST(Input, RefusesAFileThatIsWrittenWhileItIsRead) {
+  const TempDir dir;
+  const std::string path = dir.file("train.csv");
+  write_file_atomically(path, "1,2\n");
+  EXPECT_EQ(read_unchanged(path, state_of(path), [&] { return read_file(path); }), "1,2\n");
+  const Error grown = failure_of([&] {
+    read_unchanged(path, state_of(path), [&] {
+      std::string content = read_file(path);
+      write_file_atomically(path, "1,2\n3,4\n");
+      return content;
+    });
+  });
+  EXPECT_EQ(grown.kind, Kind::corrupt);
+  EXPECT_THAT(grown.what,
+              AllOf(HasSubstr(path + " changed while it was read: it had 4 bytes and has 8"), HasSubstr("start the run again")));
+  const FileState before = state_of(path);
+  write_file_atomically(path, "5,6\n7,8\n");  // as long as before
+  EXPECT_THAT(failure_of([&] { read_unchanged(path, before, [&] { return read_file(path); }); }).what,
+              HasSubstr("changed since the data set was opened: its 8 bytes were written again"));
+  std::filesystem::remove(path);
+  EXPECT_THAT(failure_of([&] { read_unchanged(path, before, [&] { return read_file(path); }); }).what,
+              HasSubstr("it is not there any more"));
 }
 
 TEST(Input, NamesTheFilesItLookedFor) {

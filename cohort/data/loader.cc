@@ -22,8 +22,8 @@ LoaderOptions checked(LoaderOptions options, const Dataset& set) {
     throw_failure(Kind::usage, "loader: {} threads cannot be; 0 to {}", options.threads, kMostThreads);
   if (options.ahead < 1 || options.ahead > kMostAhead)
     throw_failure(Kind::usage, "loader: {} batches ahead cannot be; 1 to {}", options.ahead, kMostAhead);
-  if (set.form().input != Input::pixels && !options.transforms.empty())
-    throw_failure(Kind::usage, "loader: transforms are for images, this set has tokens");
+  if (set.form().input == Input::tokens && !options.transforms.empty())
+    throw_failure(Kind::usage, "loader: transforms are for images and float values, this set has tokens");
   return options;
 }
 

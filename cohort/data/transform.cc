@@ -1,5 +1,7 @@
 #include "cohort/data/transform.h"
 
+#include <cstring>
+
 #include "cohort/base/error.h"
 #include "cohort/base/registry.h"
 #include "cohort/data/transforms_rows.inc"
@@ -39,8 +41,9 @@ Transforms Transforms::parse(std::string_view list, const Dataset& training) {
   for (const std::string_view text : split_specs(list)) {
     const Spec spec = Spec::parse(text);
     const TransformKind& kind = find_row(transform_rows(), spec.name, "transform");
-    if (training.form().input != Input::pixels)
-      throw_failure(Kind::usage, "'{}' is for images, this data set has tokens; leave it out", spec.name);
+    const Input input = training.form().input;
+    if (input != Input::pixels && !(input == Input::floats && kind.floats))
+      throw_failure(Kind::usage, "'{}' is for images, this data set has {}; leave it out", spec.name, name_of(input));
     if (all.scaling_)
       throw_failure(Kind::usage, "'{}' comes after {}, which must stand last and once: black is zero only before it", spec.name,
                     all.scaling_->text());
@@ -87,6 +90,16 @@ void Transforms::make(const std::uint8_t* pixels, float* out, const ImageShape& 
     else
       warp_channel(pixels, out, shape, map, scaling, transform_scratch);
   }
+}
+
+void Transforms::make_floats(const std::uint8_t* values, float* out, std::span<const std::int64_t> shape) const {
+  std::size_t each = 1;  // values of one entry of the first size
+  for (const std::int64_t n : shape.subspan(1)) each *= static_cast<std::size_t>(n);
+  const auto features = static_cast<std::size_t>(shape[0]);
+  std::memcpy(out, values, features * each * sizeof(float));
+  if (!scale_) return;
+  for (std::size_t f = 0; f < features; ++f)
+    for (std::size_t i = 0; i < each; ++i, ++out) *out = (*out - scale_->minus[f]) * scale_->times[f];
 }
 
 }  // namespace cohort::data

@@ -3,6 +3,8 @@
 //   const auto test = train.for_evaluation();                      // the same normalisation, nothing random
 // The random ones are maps of the plane; in the order written they make one map, so that pixels move and are interpolated once. One last
 // pass scales bytes to [0, 1], or as normalise says.
+// Float values have no plane: of the transforms only those whose table entry says `floats` take them, which is normalise; without it they
+// stay as they are.
 // A random transform draws from a Rng of (seed, epoch, sample index): the same image whatever rank, thread or batch makes it.
 // Owner: values, cheap to copy. Threads: any, everything is const. Failure: Kind::usage.
 // To add one: transforms/<word>.cc with `row_<word>`, the word in transforms/CMakeLists.txt, and transforms/<word>_test.cc.
@@ -21,9 +23,10 @@
 
 namespace cohort::data {
 
-// The last pass, for each channel: out = byte * times + plus.
+// The last pass, for each channel. Of bytes: out = byte * times + plus. Of floats: out = (value - minus) * times, because a mean far from
+// zero would cancel digits in a product and a sum.
 struct Scale {
-  std::vector<float> times, plus;
+  std::vector<float> times, plus, minus{};
 };
 
 class Transform {
@@ -38,6 +41,7 @@ struct TransformKind {
   std::string_view name, about;
   const SpecSchema& (*schema)();
   std::shared_ptr<const Transform> (*make)(const SpecValues& values, const Dataset& training);
+  bool floats = false;  // takes float values too
 };
 
 std::span<const TransformKind* const> transform_rows();
@@ -57,6 +61,7 @@ class Transforms {
   std::string text() const;  // parse() takes it back and measures nothing: what a checkpoint keeps
 
   void make(const std::uint8_t* pixels, float* out, const ImageShape& shape, Rng rng, TransformScratch& transform_scratch) const;
+  void make_floats(const std::uint8_t* values, float* out, std::span<const std::int64_t> shape) const;  // a Sample's of Input::floats
 
  private:
   std::vector<std::shared_ptr<const Transform>> random_;

@@ -1,7 +1,7 @@
 // DataParallel lets an ordinary libtorch loop train on many ranks: it averages gradients when backward() ends and leaves the rest alone.
 //
 //   cohort::Job job = cohort::init();
-//   cohort::DataParallel ddp(job, *net);      // from here on all ranks have rank 0's parameters and buffers
+//   cohort::DataParallel ddp(job, net);       // a module, or its holder: from here on all ranks have rank 0's parameters and buffers
 //   for (...) {                               // every rank its own batches
 //     optimizer.zero_grad();
 //     loss.backward();                        // when it returns, gradients are the average over the ranks
@@ -20,6 +20,7 @@
 #include "cohort/base/bytes.h"
 #include "cohort/base/config.h"
 #include "cohort/collective/communicator.h"
+#include "cohort/ddp/module_holder.h"
 
 namespace cohort::job {
 class Job;
@@ -49,6 +50,12 @@ class DataParallel {
   // cores, ranks_here: of this host, for choosing lanes.
   DataParallel(collective::Communicator& comm, torch::nn::Module& module, const DataParallelOptions& options = {}, int cores = 1,
                int ranks_here = 1);
+  // A module holder (`Net net;` after TORCH_MODULE(Net), Sequential) or a shared_ptr: the module it holds.
+  template <ModuleHolder Holder>
+  DataParallel(Job& job, Holder& net, const DataParallelOptions& options = {}) : DataParallel(job, module_of(net), options) {}
+  template <ModuleHolder Holder>
+  DataParallel(collective::Communicator& comm, Holder& net, const DataParallelOptions& options = {}, int cores = 1, int ranks_here = 1)
+      : DataParallel(comm, module_of(net), options, cores, ranks_here) {}
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;

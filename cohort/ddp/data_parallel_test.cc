@@ -88,6 +88,23 @@ std::vector<at::Tensor> train_data_parallel(Communicator& comm, int steps, const
   return values(net);
 }
 
+static_assert(!std::is_constructible_v<DataParallel, Communicator&, torch::nn::Sequential>, "a temporary would not outlive it");
+static_assert(!std::is_constructible_v<DataParallel, Communicator&, at::Tensor&>);
+
+TEST(DataParallel, TakesAModuleOrWhatHoldsIt) {
+  run_ranks(1, [](Communicator& comm) {
+    torch::nn::Sequential holder = make_net(1);
+    torch::nn::Linear layer(kIn, kOut);
+    const std::shared_ptr<torch::nn::Linear::ContainedType> shared = layer.ptr();
+    const std::size_t buckets = DataParallel(comm, *holder).buckets();
+    EXPECT_EQ(DataParallel(comm, holder).buckets(), buckets);
+    EXPECT_EQ(DataParallel(comm, layer, {.lanes = 0}).buckets(), 1U);
+    EXPECT_EQ(DataParallel(comm, shared).buckets(), 1U);
+    torch::nn::Sequential empty(nullptr);
+    EXPECT_THAT(failure_of([&] { DataParallel(comm, empty); }).what, HasSubstr("the module holder is empty"));
+  });
+}
+
 TEST(DataParallel, AnOrdinaryLoopOnThreeRanksEqualsTheWholeBatch) {
   at::set_num_threads(1);
   const auto reference = alone(3, 10, adam);

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "cohort/base/error.h"
 #include "cohort/job/run_on_all.h"
@@ -26,6 +27,27 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
+struct Difference {
+  std::size_t at = 0, rank = 0;
+  std::string theirs, first;  // 'the line', or nothing
+};
+
+// Of the lowest rank whose lines are not those of rank 0, the first such line; the same on every rank.
+std::optional<Difference> first_difference(collective::Communicator& comm, const std::vector<std::string>& mine, std::string_view what) {
+  std::string text;
+  for (const auto& each : mine) text += each + '\n';
+  const auto texts = job::gather_texts(comm, text, what);
+  for (std::size_t r = 1; r < texts.size(); ++r) {
+    if (texts[r] == texts[0]) continue;
+    const auto theirs = lines_of(texts[r]), first = lines_of(texts[0]);
+    std::size_t i = 0;
+    while (i < theirs.size() && i < first.size() && theirs[i] == first[i]) ++i;
+    const auto side = [&](const auto& lines) { return i < lines.size() ? "'" + lines[i] + "'" : std::string("nothing"); };
+    return Difference{i, r, side(theirs), side(first)};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<std::string> describe(const torch::nn::Module& module) {
@@ -37,18 +59,15 @@ std::vector<std::string> describe(const torch::nn::Module& module) {
 }
 
 void check_same(collective::Communicator& comm, const std::vector<std::string>& mine) {
-  std::string text;
-  for (const auto& each : mine) text += each + '\n';
-  const auto texts = job::gather_texts(comm, text, "the modules' lists of tensors");
-  for (std::size_t r = 1; r < texts.size(); ++r) {
-    if (texts[r] == texts[0]) continue;
-    const auto theirs = lines_of(texts[r]), first = lines_of(texts[0]);
-    std::size_t i = 0;
-    while (i < theirs.size() && i < first.size() && theirs[i] == first[i]) ++i;
-    const auto side = [&](const auto& lines) { return i < lines.size() ? "'" + lines[i] + "'" : std::string("nothing"); };
-    throw_failure(Kind::usage, "the modules differ: tensor {} is {} on rank {} but {} on rank 0; build the same module on every rank", i,
-                  side(theirs), r, side(first));
-  }
+  if (const auto found = first_difference(comm, mine, "the modules' lists of tensors"))
+    throw_failure(Kind::usage, "the modules differ: tensor {} is {} on rank {} but {} on rank 0; build the same module on every rank",
+                  found->at, found->theirs, found->rank, found->first);
+}
+
+void check_same_options(collective::Communicator& comm, const std::vector<std::string>& mine) {
+  if (const auto found = first_difference(comm, mine, "the options of Sharded"))
+    throw_failure(Kind::usage, "Sharded: the options differ: {} on rank {} but {} on rank 0; give every rank the same options",
+                  found->theirs, found->rank, found->first);
 }
 
 }  // namespace cohort::ddp

@@ -15,5 +15,6 @@ namespace cohort::ddp {
 // "parameter fc1.weight Float [10, 784]", one line for each parameter and buffer.
 std::vector<std::string> describe(const torch::nn::Module& module);
 void check_same(collective::Communicator& comm, const std::vector<std::string>& mine);
+void check_same_options(collective::Communicator& comm, const std::vector<std::string>& mine);  // "stage: 3", a line for each option
 
 }  // namespace cohort::ddp

@@ -1,16 +1,19 @@
 #include "cohort/ddp/sharded.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
 #include "cohort/base/spec.h"
 #include "cohort/base/text.h"
 #include "cohort/ddp/same_module.h"
+#include "cohort/ddp/sharded_state.h"
 #include "cohort/job/job.h"
 #include "cohort/nn/tensor.h"
 #include "cohort/nn/unshard/unsharder.h"
@@ -79,6 +82,36 @@ engine::EngineOptions options_of(const ShardedOptions& o) {
           .clip_norm = o.clip_norm};
 }
 
+// "buddy=true, offload=file:/scratch/a" as "buddy=true, offload=file": the folder is each host's own.
+std::string without_folder(std::string more) {
+  constexpr std::string_view kFile = "offload=file:";
+  if (const auto at = more.find(kFile); at != more.npos) {
+    const auto end = std::min(more.find(',', at), more.size());
+    more.erase(at + kFile.size() - 1, end - at - kFile.size() + 1);
+  }
+  return more;
+}
+
+// In which ranks must agree. Not lanes, of which all open as many as the host with the fewest cores, and not the folder of offloaded files.
+std::vector<std::string> lines_of(const ShardedOptions& o) {
+  std::vector<std::string> lines{fmt::format("stage: {}", o.stage),
+                                 fmt::format("optimizer: {}", o.optimizer),
+                                 fmt::format("clip_norm: {}", o.clip_norm),
+                                 fmt::format("first_bucket: {} bytes", o.first_bucket.value),
+                                 fmt::format("bucket: {} bytes", o.bucket.value),
+                                 fmt::format("sum: {}", o.sum),
+                                 fmt::format("more: {}", without_folder(o.more))};
+  for (const ShardedBlock& block : o.blocks) {
+    std::int64_t elements = 0;
+    for (const auto& p : block.module->parameters()) elements += p.numel();
+    lines.push_back(fmt::format("block {}: {} elements", block.name, elements));
+  }
+  for (const ShardedGroup& group : o.groups)
+    lines.push_back(fmt::format("group of {}: weight_decay {}, lr_scale {}", fmt::join(group.parameters, ", "),
+                                group.weight_decay ? fmt::format("{}", *group.weight_decay) : "of the optimizer", group.lr_scale));
+  return lines;
+}
+
 // On the CPU the offloaded copy would lie in the same memory as the original.
 void check_offload(const torch::nn::Module& module, const ShardedOptions& options) {
   const Spec strategy = Spec::parse(options_of(options).strategy);
@@ -105,17 +138,39 @@ void broadcast_module(collective::Communicator& comm, torch::nn::Module& module)
     if (item.value().defined()) send(item.key(), item.value());
 }
 
+// What each parameter ends up with, as JSON.
+std::string groups_text(const torch::nn::Module& module, const ShardedOptions& options) {
+  const double weight_decay = optim::make(options.optimizer)->default_weight_decay();
+  std::map<std::pair<double, double>, std::vector<std::string>> groups;
+  for (const auto& item : module.named_parameters()) {
+    const optim::Group group = group_of(item.key(), options, weight_decay);
+    groups[{group.lr_scale, group.weight_decay}].push_back(item.key());
+  }
+  auto list = nlohmann::json::array();
+  for (const auto& [values, parameters] : groups)
+    list.push_back({{"lr_scale", values.first}, {"weight_decay", values.second}, {"parameters", parameters}});
+  return list.dump();
+}
+
 }  // namespace
 
 struct Sharded::Impl {
   Impl(collective::Communicator& comm, torch::nn::Module& module, const ShardedOptions& options, int cores, int ranks_here)
-      : blocks(options.blocks),
-        core((check_offload(module, options), check_groups(module, options), broadcast_module(comm, module), comm),
+      : comm(comm),
+        module(module),
+        groups(groups_text(module, options)),
+        blocks(options.blocks),
+        core((check_same_options(comm, lines_of(options)), check_offload(module, options), check_groups(module, options),
+              broadcast_module(comm, module), comm),
              parameters_of(module, options), options_of(options), optim::make(options.optimizer), cores, ranks_here) {
     begin(true);
   }
+  ShardedState state() { return {comm, core, module, groups}; }
   void begin(bool sync) { core.begin({.step = steps + 1, .lr = core.rule()->default_lr()}, sync); }
 
+  collective::Communicator& comm;
+  torch::nn::Module& module;
+  const std::string groups;
   const std::vector<ShardedBlock> blocks;
   engine::Engine core;
   std::int64_t steps = 0;
@@ -141,10 +196,22 @@ engine::Verdict Sharded::step() { return step(impl_->core.rule()->default_lr());
 engine::Verdict Sharded::step(double lr) {
   impl_->core.set_rate(lr);
   engine::Verdict verdict = impl_->core.finish();
-  ++impl_->steps;
+  if (verdict.committed) ++impl_->steps;  // one that is called off is none of the optimizer's: GradScaler does not call it either
   impl_->begin(true);
   return verdict;
 }
+
+std::string Sharded::save(const std::string& folder, int keep) { return save_state(impl_->state(), folder, impl_->steps, keep); }
+
+std::optional<std::int64_t> Sharded::load(const std::string& folder) {
+  const auto updates = load_state(impl_->state(), folder);
+  if (!updates) return updates;
+  impl_->steps = *updates;
+  impl_->begin(true);  // the optimizer's count is the loaded one
+  return updates;
+}
+
+std::int64_t Sharded::updates() const { return impl_->steps; }
 
 Sharded::Pause::Pause(Sharded* sharded) : sharded_(sharded) { sharded_->impl_->begin(false); }
 Sharded::Pause::~Pause() { sharded_->impl_->begin(true); }

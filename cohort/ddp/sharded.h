@@ -1,22 +1,23 @@
 // Sharded trains a module whose optimizer state, gradients and (stage 3) parameters are sharded over the ranks, in a loop of your own.
 //
 //   cohort::Job job = cohort::init();
-//   cohort::Sharded zero(job, *net, {.stage = 3, .optimizer = "adamw(lr=1e-3)",
-//                                    .blocks = {{"in", net->in.ptr()}, {"out", net->out.ptr()}}});
+//   cohort::Sharded zero(job, net, {.stage = 3, .optimizer = "adamw(lr=1e-3)",
+//                                   .blocks = {{"in", net->in.ptr()}, {"out", net->out.ptr()}}});
 //   for (...) {                                       // every rank its own batches
 //     x = zero.block("in", x, [&](auto& x) { return net->in(x); });   // stage 3: parameters are gathered while a block runs
 //     loss.backward();                              // gradients are reduced as they come: param.grad is undefined afterwards
 //     zero.step();                                  // reduce, clip, update: the same verdict on every rank
 //   }
+//   zero.save("runs/own");                            // .. and on any number of ranks later, before the loop: zero.load("runs/own");
 //
 // The optimizer does what torch::optim's of that name does in a plain loop: its weight decay is for every parameter, biases and weights of
 // normalisations too (Trainer leaves those of one dimension out). Others for some parameters: ShardedOptions::groups.
 //
 // Rules. Every rank runs the same blocks in the same order and calls backward() and step() equally often; a rank without samples runs them
 // on an empty batch. Parameters of no block are not sharded. Module and job must outlive it; in stage 3 its parameters can be read while a
-// block runs or a Hold lives, and for good after make_whole(). Owner: the caller. Threads: the one that trains. Failure: from backward()
-// and step(), naming the bucket and the rank; Kind::usage from the constructor, on all ranks, when their modules differ or a group is
-// wrong.
+// block runs or a Hold lives, and for good after engine().make_whole(), which ends training. Owner: the caller. Threads: the one that
+// trains. Failure: from backward() and step(), naming the bucket and the rank; Kind::usage from the constructor, on all ranks, when their
+// modules or options differ or a group is wrong.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -28,6 +29,7 @@
 
 #include "cohort/base/bytes.h"
 #include "cohort/base/config.h"
+#include "cohort/ddp/module_holder.h"
 #include "cohort/engine/engine.h"
 
 namespace cohort::job {
@@ -71,6 +73,12 @@ class Sharded {
   Sharded(Job& job, torch::nn::Module& module, const ShardedOptions& options = {});
   // cores, ranks_here: of this host, for choosing lanes.
   Sharded(collective::Communicator& comm, torch::nn::Module& module, const ShardedOptions& options = {}, int cores = 1, int ranks_here = 1);
+  // A module holder (`Net net;` after TORCH_MODULE(Net), Sequential) or a shared_ptr: the module it holds.
+  template <ModuleHolder Holder>
+  Sharded(Job& job, Holder& net, const ShardedOptions& options = {}) : Sharded(job, module_of(net), options) {}
+  template <ModuleHolder Holder>
+  Sharded(collective::Communicator& comm, Holder& net, const ShardedOptions& options = {}, int cores = 1, int ranks_here = 1)
+      : Sharded(comm, module_of(net), options, cores, ranks_here) {}
   ~Sharded();
   Sharded(const Sharded&) = delete;
   Sharded& operator=(const Sharded&) = delete;
@@ -91,6 +99,14 @@ class Sharded {
     Sharded* sharded_;
   };
   [[nodiscard]] Pause no_sync() { return Pause(this); }
+
+  // Collective: parameters, buffers, optimizer state and the number of updates, as <folder>/step-00000040, between two steps; the newest
+  // `keep` stay. Returns its path. The format is Trainer's: `cohort reshard` reads it.
+  std::string save(const std::string& folder, int keep = 3);
+  // Collective, between two steps: the newest whole one, of any number of ranks and any stage, also of Trainer (the folder `checkpoints` of
+  // its run). Learning rate, decay and groups are this program's; a warning says where groups were others. Empty: there is none.
+  std::optional<std::int64_t> load(const std::string& folder);
+  std::int64_t updates() const;  // that the optimizer made, those before load() included; not steps that were called off
 
   engine::Engine& engine();  // shards for checkpoints, bytes held, bytes communicated
 

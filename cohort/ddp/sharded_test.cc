@@ -205,6 +205,58 @@ TEST(Sharded, WithOneDimensionalParametersLeftOutItDecaysWhatTrainerDoes) {
   expect_agreement("adamw(lr=0.01, weight_decay=0.3)", as_trainer, {{.parameters = {"*.bias"}, .weight_decay = 0}});
 }
 
+TEST(Sharded, AfterMakeWholeItEvaluatesAndRefusesToTrainSayingWhy) {
+  run_ranks(2, [](Communicator& comm) {
+    Net net;
+    Sharded zero(comm, net, {.stage = 3, .lanes = 0, .blocks = {{"in", net.in.ptr()}, {"head", net.head.ptr()}}});
+    loss_on(0, 0, kRows, kRows, in_blocks(net, zero)).backward();
+    zero.step();
+    zero.engine().make_whole();
+    const auto ended =
+        testing::AllOf(HasSubstr("a step after make_whole(), which ended training"), HasSubstr("make a new one of the module"));
+    EXPECT_THAT(failure_of([&] { zero.step(); }).what, ended);
+    EXPECT_THAT(failure_of([&] { loss_on(1, 0, kRows, kRows, plain(net)).backward(); }).what, ended);
+    EXPECT_THAT(failure_of([&] { const auto pause = zero.no_sync(); }).what, ended);
+    const at::NoGradGuard no_grad;
+    EXPECT_TRUE(loss_on(1, 0, kRows, kRows, in_blocks(net, zero)).equal(loss_on(1, 0, kRows, kRows, plain(net))));
+  });
+}
+
+TEST(Sharded, TakesAModuleOrWhatHoldsIt) {
+  run_ranks(1, [](Communicator& comm) {
+    torch::nn::Sequential holder(torch::nn::Linear(kIn, kOut));
+    Sharded(comm, holder);
+    Sharded(comm, *holder);
+    const auto shared = std::make_shared<Net>();
+    Sharded(comm, shared, {.stage = 2});
+    EXPECT_THAT(failure_of([&] { Sharded(comm, *std::make_unique<std::shared_ptr<Net>>()); }).what, HasSubstr("holder is empty"));
+  });
+}
+
+TEST(Sharded, OptionsThatDifferBetweenRanksAreRefusedOnAllOfThemByName) {
+  run_ranks(2, [](Communicator& comm) {
+    const bool other = comm.rank().value == 1;
+    Net net;
+    const auto refusal = [&](const ShardedOptions& mine, const ShardedOptions& theirs) {
+      return failure_of([&] { Sharded(comm, net, other ? theirs : mine); }).what;
+    };
+    const auto both = [](const char* theirs, const char* first) {
+      return HasSubstr(
+          fmt::format("the options differ: '{}' on rank 1 but '{}' on rank 0; give every rank the same options", theirs, first));
+    };
+    EXPECT_THAT(refusal({.stage = 1}, {.stage = 2}), both("stage: 2", "stage: 1"));
+    EXPECT_THAT(refusal({.optimizer = "adamw"}, {.optimizer = "sgd(lr=0.1)"}), both("optimizer: sgd(lr=0.1)", "optimizer: adamw"));
+    EXPECT_THAT(refusal({.clip_norm = 1}, {}), both("clip_norm: 0", "clip_norm: 1"));
+    EXPECT_THAT(refusal({.bucket = ByteSize{1_KiB}}, {.bucket = ByteSize{2_KiB}}), both("bucket: 2048 bytes", "bucket: 1024 bytes"));
+    EXPECT_THAT(refusal({}, {.sum = true}), both("sum: true", "sum: false"));
+    EXPECT_THAT(refusal({}, {.groups = {{.parameters = {"*.bias"}, .lr_scale = 2}}}),
+                HasSubstr("'group of *.bias: weight_decay of the optimizer, lr_scale 2' on rank 1 but nothing on rank 0"));
+    EXPECT_THAT(refusal({.stage = 3, .blocks = {{"in", net.in.ptr()}}}, {.stage = 3, .blocks = {{"in", net.head.ptr()}}}),
+                both("block in: 24 elements", "block in: 42 elements"));
+    EXPECT_EQ(refusal({.lanes = 0}, {.lanes = 1}), "(it did not fail)") << "ranks agree on the fewest";
+  });
+}
+
 TEST(Sharded, RefusesGroupsThatCannotBeMeant) {
   run_ranks(2, [](Communicator& comm) {
     const auto refusal = [&](const ShardedGroup& group) {

@@ -100,6 +100,7 @@ Arrive read_arrive(Reader& r, group::ConnectionId connection_id) {
   const group::Join join = group::decode_join(r.rest_bytes());
   if (join.size != 0) throw_failure(Kind::corrupt, "{}: a worker that expects {} ranks", kWhat, join.size);
   a.worker.member = join.member;
+  a.version = join.version;
   return a;
 }
 
@@ -115,6 +116,14 @@ BeginEpoch read_begin(Reader& r) {
     throw_failure(Kind::corrupt, "{}: rank {} of {}, with the state of rank {}, in epoch {}", kWhat, b.rank.value, b.roster.size(),
                   b.heal_from.value, b.roster.epoch.value);
   return b;
+}
+
+Alive read_alive(Reader& r) {
+  Alive a;
+  a.pid = r.step();
+  a.silence_limit = r.step();
+  a.host = r.rest();
+  return a;
 }
 
 Stop read_stop(Reader& r) {
@@ -134,7 +143,7 @@ net::Frame encode_event(const ElasticEvent& event) {
                      w.flag(e.sealed);
                      w.flag(e.settled);
                      w.worker_progress(e.worker_progress);
-                     w.bytes(encode(group::Join{e.worker.member, 0}));
+                     w.bytes(encode(group::Join{e.worker.member, 0, e.version}));
                    },
                    [&](const Heartbeat&) { type = kHeartbeatFrame; },
                    [&](const Reported& e) {
@@ -247,6 +256,12 @@ net::Frame encode_action(const ElasticAction& action) {
                      type = kSayFrame;
                      w.rest(a.text);
                    },
+                   [&](const Alive& a) {
+                     type = kAliveFrame;
+                     w.step(a.pid);
+                     w.step(a.silence_limit);
+                     w.rest(a.host);
+                   },
                    [&](const Stop& a) {
                      type = kStopFrame;
                      w.flag(a.error.has_value());
@@ -279,6 +294,7 @@ ElasticAction decode_action(const net::Frame& frame) {
     case kRefuseFrame: action = group::Refuse{0, r.error()}; break;
     case kSayFrame: action = Say{r.rest(), {}}; break;
     case kStopFrame: action = read_stop(r); break;
+    case kAliveFrame: action = read_alive(r); break;
     default: throw_failure(Kind::corrupt, "an elastic coordinator sent a frame of type {:#x}, which does not exist", frame.type);
   }
   r.end();

@@ -26,6 +26,7 @@ enum : std::uint16_t {
   kRefuseFrame,
   kSayFrame,
   kStopFrame,
+  kAliveFrame,
 };
 
 inline constexpr std::size_t kMaxTextBytes = 4_KiB;  // a reason or a line for people; longer ones are cut

@@ -44,6 +44,7 @@ std::vector<ElasticAction> actions() {
           Evict{0, kError},
           group::Refuse{0, kError},
           Say{"waiting", {}},
+          Alive{0, 4711, 600000, "node1"},
           Stop{{}, std::nullopt},
           Stop{{}, kError}};
 }
@@ -94,9 +95,23 @@ TEST(ControlMessages, AreRefusedWhenCutShortOrTooLong) {
         std::holds_alternative<Leaving>(event) || std::holds_alternative<JobFailed>(event));
   for (const auto& action : actions()) {
     const auto type = encode_action(action).type;
-    const bool text = type == kSayFrame || type == kEvictFrame || type == kRefuseFrame || (type == kStopFrame);
+    const bool text = type == kSayFrame || type == kEvictFrame || type == kRefuseFrame || type == kStopFrame || type == kAliveFrame;
     both_ways(
         encode_action(action), [](const net::Frame& f) { return decode_action(f); }, text);
+  }
+}
+
+TEST(ControlMessages, TheVersionOfAWorkerIsTheLastOfItsArrivalAndMayBeMissing) {
+  const Arrive arrive{.worker = {WorkerId{9}, kMember}, .version = "2.0"};
+  const net::Frame frame = encode_event(arrive);
+  EXPECT_EQ(std::get<Arrive>(decode_event(frame, 1)).version, "2.0");
+  const net::Frame older = encode_event(Arrive{.worker = arrive.worker});
+  ASSERT_LT(older.body.size(), frame.body.size());
+  EXPECT_TRUE(std::equal(older.body.begin(), older.body.end(), frame.body.begin()));
+  EXPECT_EQ(std::get<Arrive>(decode_event(older, 1)).version, "");
+  for (std::size_t n = older.body.size() + 1; n < frame.body.size(); ++n) {
+    const net::Frame cut{frame.type, {frame.body.begin(), frame.body.begin() + static_cast<std::ptrdiff_t>(n)}};
+    EXPECT_EQ(failure_of([&] { decode_event(cut, 1); }).kind, Kind::corrupt) << n;
   }
 }
 

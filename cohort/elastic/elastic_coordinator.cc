@@ -2,8 +2,10 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <map>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "cohort/base/log.h"
+#include "cohort/base/version.h"
 #include "cohort/elastic/control_messages.h"
 #include "cohort/elastic/decision_log.h"
 #include "cohort/elastic/membership.h"
@@ -21,9 +24,16 @@
 namespace cohort::elastic {
 namespace {
 
-constexpr Seconds kFrameLimit{1};  // a worker that does not take a few bytes in this time is dropped
+constexpr Seconds kFrameLimit{1};     // a worker that does not take a few bytes in this time is dropped
+constexpr Seconds kAcceptPause{0.5};  // out of descriptors or memory: until it tries again
 
 double now() { return Seconds(Clock::now().time_since_epoch()).count(); }
+
+Alive this_process(double silence_limit) {
+  std::array<char, 65> host{};
+  gethostname(host.data(), host.size() - 1);
+  return {.pid = getpid(), .silence_limit = static_cast<std::int64_t>(1000 * silence_limit), .host = host.data()};
+}
 
 struct ProcessEvent {
   Process process;  // pid 0: a start that failed
@@ -38,6 +48,7 @@ struct ElasticCoordinator::Impl {
       : options(std::move(o)),
         listener(std::move(l)),
         wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        alive(encode_action(this_process(options.silence_limit.value_or(options.rules.wait_limit)))),
         log(options.log_file >= 0 ? DecisionLog(options.log_file) : DecisionLog(options.log)),
         membership(options.rules, replay(log.found()), now()),
         acceptor(listener, options.secret, {options.rules.job, Epoch{}, kNoRank, net::Role::coordinator}) {
@@ -47,12 +58,15 @@ struct ElasticCoordinator::Impl {
 
   void run();
   void poll_once();
+  void accept_all();
   void receive_all();
   void receive(group::ConnectionId connection_id);
   void push_event(ProcessEvent what);
   void take_process_events();
   void adopt();
   void note_arrival(const Arrive& arrive);
+  void note_begin(const BeginEpoch& begin);
+  void note_first_commit();
   void feed(const ElasticEvent& event) { carry_out(membership.handle(event, now())); }
   void carry_out(const Decided& decided);
   void act(const ElasticAction& action);
@@ -67,11 +81,12 @@ struct ElasticCoordinator::Impl {
   const ElasticCoordinatorOptions options;
   const net::Listener listener;
   const Fd wake;
+  const net::Frame alive;  // the answer to heartbeats
 
   // Guarded by mutex.
   mutable std::mutex mutex;
   std::vector<ProcessEvent> process_events;
-  bool stop = false;
+  bool stop = false, pinged = false;
   std::optional<Ending> ending;
   bool formed = false;
 
@@ -85,6 +100,9 @@ struct ElasticCoordinator::Impl {
   std::map<Process, WorkerId> worker_ids;               // the newest of each process
   group::ConnectionId next_connection_id = 1;
   std::uint64_t refusals_reported = 0;
+  bool commit_reported = false;
+  Deadline accept_after;      // never: now
+  bool accepts_none = false;  // the last attempt failed
 
   std::thread thread;
 };
@@ -110,6 +128,14 @@ void ElasticCoordinator::process_vanished(Process process, std::string how) {
 }
 
 void ElasticCoordinator::spawn_failed(std::string why) { impl_->push_event({{}, std::move(why)}); }
+
+void ElasticCoordinator::ping() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->pinged = true;
+  }
+  eventfd_write(impl_->wake.get(), 1);
+}
 
 void ElasticCoordinator::Impl::push_event(ProcessEvent what) {
   {
@@ -155,11 +181,11 @@ void ElasticCoordinator::Impl::run() {
 
 void ElasticCoordinator::Impl::poll_once() {
   std::vector<pollfd> fds{{wake.get(), POLLIN, 0}};
-  Deadline next = Deadline::in(Seconds{std::max(0.0, membership.next_tick() - now())}).sooner(acceptor.look_again());
-  acceptor.watch(fds);
+  Deadline next = Deadline::in(Seconds{std::max(0.0, membership.next_tick() - now())}).sooner(acceptor.look_again()).sooner(accept_after);
+  if (accept_after.never()) acceptor.watch(fds);
   for (const auto& [connection_id, connection] : connections) fds.push_back({connection.fd(), POLLIN, 0});
   if (poll(fds.data(), fds.size(), next.left_ms()) < 0 && errno != EINTR) throw_system("elastic coordinator: poll");
-  while (auto connection = acceptor.advance()) connections.emplace(next_connection_id++, std::move(*connection));
+  accept_all();
   if (const auto refused = acceptor.counts().refused; std::bit_width(refused) > std::bit_width(refusals_reported)) {
     say(fmt::format("connections refused so far: {}; the last one: {}", refused, acceptor.counts().last_refusal));
     refusals_reported = refused;
@@ -167,6 +193,25 @@ void ElasticCoordinator::Impl::poll_once() {
   receive_all();
   if (fds[0].revents != 0) take_process_events();
   feed(Tick{});
+}
+
+// Without descriptors nobody can join; those that are connected train on, and who waits in the backlog is accepted later.
+void ElasticCoordinator::Impl::accept_all() {
+  if (!accept_after.never() && !accept_after.passed()) return;
+  accept_after = Deadline{};
+  try {
+    const auto before = connections.size();
+    while (auto connection = acceptor.advance()) connections.emplace(next_connection_id++, std::move(*connection));
+    if (connections.size() > before && std::exchange(accepts_none, false)) say("connections can be accepted again");
+  } catch (const Failure& failure) {
+    if (failure.kind() != Kind::system) throw;
+    accept_after = Deadline::in(kAcceptPause);
+    if (std::exchange(accepts_none, true)) return;
+    say(fmt::format(
+        "the coordinator of '{}' can accept no connection: {}; workers that are connected train on, others wait; it tries again "
+        "every {:g} s",
+        options.rules.job, failure.what(), kAcceptPause.count()));
+  }
 }
 
 // All that has arrived, before deadlines are checked: a worker whose message is here was not silent.
@@ -185,7 +230,12 @@ void ElasticCoordinator::Impl::receive(group::ConnectionId connection_id) {
   try {
     while (connections.contains(connection_id) && connections.at(connection_id).readable()) {
       const ElasticEvent event = decode_event(connections.at(connection_id).recv(Deadline::in(Seconds{0})), connection_id);
-      if (const auto* arrive = std::get_if<Arrive>(&event)) note_arrival(*arrive);
+      const auto* arrive = std::get_if<Arrive>(&event);
+      if (arrive != nullptr || std::holds_alternative<Heartbeat>(event)) send_to(connection_id, alive);
+      if (arrive != nullptr) {
+        note_arrival(*arrive);
+        continue;
+      }
       feed(event);
     }
   } catch (const Failure& failure) {
@@ -198,10 +248,26 @@ void ElasticCoordinator::Impl::receive(group::ConnectionId connection_id) {
 
 void ElasticCoordinator::Impl::note_arrival(const Arrive& arrive) {
   const Process process{arrive.worker.member.pid, arrive.worker.member.host};
+  if (arrive.version != version()) {
+    const std::string who = fmt::format("the worker of process {} on {}", process.pid, process.host);
+    return act(group::Refuse{arrive.connection_id,
+                             {Kind::usage, group::another_version(who, arrive.version, options.rules.job, version()), kNoRank}});
+  }
   processes[arrive.connection_id] = process;
   const auto [found, is_first] = worker_ids.try_emplace(process, arrive.worker.id);
-  if (!is_first && found->second != arrive.worker.id && options.rejoined) options.rejoined(process);
-  found->second = arrive.worker.id;
+  const bool again = !is_first && std::exchange(found->second, arrive.worker.id) != arrive.worker.id;
+  feed(arrive);
+  if (again && membership.knows(arrive.worker.id) && options.rejoined) options.rejoined(process);
+}
+
+void ElasticCoordinator::Impl::note_begin(const BeginEpoch& begin) {
+  const auto found = processes.find(begin.connection_id);
+  if (options.begun && found != processes.end()) options.begun(found->second, begin.roster.epoch, begin.rank);
+}
+
+void ElasticCoordinator::Impl::note_first_commit() {
+  if (!membership.committed() || std::exchange(commit_reported, true) || !options.first_commit) return;
+  options.first_commit();
 }
 
 void ElasticCoordinator::Impl::drop(group::ConnectionId connection_id) {
@@ -213,10 +279,13 @@ void ElasticCoordinator::Impl::take_process_events() {
   eventfd_t ignored = 0;
   eventfd_read(wake.get(), &ignored);
   std::vector<ProcessEvent> all;
+  bool asked = false;
   {
     const std::lock_guard lock(mutex);
     all.swap(process_events);
+    asked = std::exchange(pinged, false);
   }
+  if (asked && options.alive) options.alive();
   if (!all.empty()) receive_all();  // the last messages of a process that has ended
   for (auto& n : all) {
     const auto found = worker_ids.find(n.process);
@@ -250,6 +319,7 @@ void ElasticCoordinator::Impl::carry_out(const Decided& decided) {
     }
     if (options.first_epoch) options.first_epoch();
   }
+  note_first_commit();
   for (const ElasticAction& action : decided.actions) act(action);
 }
 
@@ -257,6 +327,7 @@ void ElasticCoordinator::Impl::act(const ElasticAction& action) {
   if (const auto* line = std::get_if<Say>(&action)) say(line->text);
   if (const auto* respawn = std::get_if<Respawn>(&action)) return options.respawn ? options.respawn(respawn->count) : void();
   const net::Frame frame = encode_action(action);
+  if (const auto* begin = std::get_if<BeginEpoch>(&action)) note_begin(*begin);
   const bool releases = std::holds_alternative<Release>(action) || std::holds_alternative<Stop>(action);
   for (const group::ConnectionId connection_id : recipients(action)) {
     if (releases && options.released && processes.contains(connection_id)) options.released(processes.at(connection_id));

@@ -32,15 +32,19 @@ struct Workforce {
 struct ElasticCoordinatorOptions {
   ElasticRules rules;
   net::Secret secret;
-  std::string log;                                          // file of decisions (decision_log.h)
-  std::function<void(const std::string&)> say;              // one line for the log of the job
-  std::function<void(int)> respawn;                         // start so many workers
-  std::function<void(const Process&)> released{};           // the job has released it or is over: it ends by itself
-  std::function<void(const Process&)> rejoined{};           // it was evicted and joined again as a new worker: no replacement is needed
-  std::function<void()> first_epoch{};                      // formed() is true from now on
-  std::function<void(const std::optional<Error>&)> over{};  // ending() has this answer
-  int log_file = -1;                                        // instead of `log`: an open file, which may have no name
-  Workforce workforce{};                                    // of a restarted coordinator: what the launcher knows of the processes
+  std::string log;                                           // file of decisions (decision_log.h)
+  std::function<void(const std::string&)> say;               // one line for the log of the job
+  std::function<void(int)> respawn;                          // start so many workers
+  std::function<void(const Process&)> released{};            // the job has released it or is over: it ends by itself
+  std::function<void(const Process&)> rejoined{};            // it was evicted and joined again as a new worker: no replacement is needed
+  std::function<void()> first_epoch{};                       // formed() is true from now on
+  std::function<void(const Process&, Epoch, Rank)> begun{};  // it is that rank of this epoch; before it is told so
+  std::function<void()> alive{};                             // the answer to ping()
+  std::function<void()> first_commit{};                      // a step was committed
+  std::function<void(const std::optional<Error>&)> over{};   // ending() has this answer
+  int log_file = -1;                                         // instead of `log`: an open file, which may have no name
+  std::optional<double> silence_limit{};                     // seconds without an answer, before workers give it up; none: wait_limit
+  Workforce workforce{};                                     // of a restarted coordinator: what the launcher knows of the processes
 };
 
 class ElasticCoordinator {
@@ -57,6 +61,7 @@ class ElasticCoordinator {
   // lost.
   void process_vanished(Process process, std::string how);
   void spawn_failed(std::string why);
+  void ping();          // its thread answers with options.alive
   bool formed() const;  // there has been an epoch
 
   struct Ending {

@@ -30,7 +30,7 @@ struct ElasticRules {
   HeldState held_state = HeldState::whole;
   double heartbeat = 2.0 / 3;  // seconds, as all below; a worker that misses three of them counts as lost
   double start_grace = 30;     // for `target_workers` to join; then `min_workers` are enough
-  double wait_limit = 600;     // below `min_workers`, before the job gives up
+  double wait_limit = 600;     // below `min_workers`, before the job gives up; and for workers without an answer of the coordinator
   double warn_every = 10;      // while it waits: the reason is logged
   double report_limit = 10;    // from an urgent seal to a member's report
   double settle_limit = 120;   // from the start of an epoch until all members have its first state
@@ -48,6 +48,7 @@ struct Arrive {  // the first message on a connection: a new worker, or a member
   bool sealed = false;                            // it votes no more in that epoch
   bool settled = false;                           // it has that epoch's first state
   std::optional<WorkerProgress> worker_progress;  // none: no state
+  std::string version{};                          // of its Cohort; empty: it does not say
 };
 struct Heartbeat {
   group::ConnectionId connection_id = 0;
@@ -57,7 +58,7 @@ struct Reported {  // it is sealed, on request or by itself, and this is its pro
   Epoch epoch;
   std::optional<WorkerProgress> worker_progress;
 };
-struct Settled {  // the epoch's first state is there
+struct Settled {  // the epoch's first state is there; again, with a later step, when the first step is committed
   group::ConnectionId connection_id = 0;
   Epoch epoch;
   std::int64_t step = 0;
@@ -133,11 +134,17 @@ struct Say {  // a line for the log, and for workers that wait
   std::string text;
   std::vector<group::ConnectionId> connection_ids;
 };
+struct Alive {  // the answer to each heartbeat: the coordinator is neither stopped nor hangs
+  group::ConnectionId connection_id = 0;
+  std::int64_t pid = 0;            // of its process
+  std::int64_t silence_limit = 0;  // milliseconds: a worker without an answer for so long gives it up
+  std::string host{};
+};
 struct Stop {  // the job is over; no error: trained to its end
   std::vector<group::ConnectionId> connection_ids;
   std::optional<Error> error;
 };
-using ElasticAction = std::variant<SealEpoch, BeginEpoch, Release, Evict, group::Refuse, Respawn, Say, Stop>;
+using ElasticAction = std::variant<SealEpoch, BeginEpoch, Release, Evict, group::Refuse, Respawn, Say, Alive, Stop>;
 
 // Entries must be on disk before the first action is carried out.
 struct Decided {

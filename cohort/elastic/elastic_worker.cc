@@ -29,12 +29,12 @@ ElasticWorker::Next ElasticWorker::next() {
     s.in_next = false;
     if (s.over) return *s.over;
     if (s.leaves_alone)
-      return Released{s.was_rank_0 && s.step_commit.worker_progress() && !s.ended_at, true};  // all ranks of the roster end now
+      return Released{s.was_rank_0 && s.step_commit.worker_progress() && !s.ended_at, true, s.lost};  // all ranks of the roster end now
     const auto what = *std::exchange(s.pending, std::nullopt);
     if (const auto* released = std::get_if<Released>(&what)) return *released;
     const BeginEpoch begin = std::get<BeginEpoch>(what);
     const StateRecovery how = s.step_commit.welcome(begin.term, begin.roster.epoch, begin.base, bool{begin.heal_from});
-    s.reported = s.settled_sent = s.change_wanted = false;
+    s.reported = s.settled_sent = s.commit_sent = s.change_wanted = false;
     if (std::exchange(s.pending_sealed, false)) {
       s.step_commit.seal();
       s.report();
@@ -71,7 +71,7 @@ void ElasticWorker::have_state(std::int64_t step) {
 void ElasticWorker::entered(std::int64_t step) {
   Impl& s = *impl_;
   const std::lock_guard lock(s.mutex);
-  if (!s.in_epoch) throw_failure(Kind::aborted, "epoch {} is over before it began", s.step_commit.epoch().value);
+  if (!s.in_epoch) throw_failure(Kind::aborted, "membership epoch {} is over before it began", s.step_commit.epoch().value);
   s.entering = false;
   s.settled_sent = true;
   s.send(Settled{.epoch = s.step_commit.epoch(), .step = step});
@@ -83,8 +83,12 @@ bool ElasticWorker::prepare() {
 }
 
 bool ElasticWorker::decide() {
-  const std::lock_guard lock(impl_->mutex);
-  return impl_->in_epoch && impl_->step_commit.decide();
+  Impl& s = *impl_;
+  const std::lock_guard lock(s.mutex);
+  if (!s.in_epoch || !s.step_commit.decide()) return false;
+  if (!std::exchange(s.commit_sent, true))
+    s.send(Settled{.epoch = s.step_commit.epoch(), .step = s.step_commit.worker_progress()->applied});
+  return true;
 }
 
 bool ElasticWorker::change_requested() const {

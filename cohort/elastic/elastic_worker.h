@@ -17,8 +17,12 @@
 // An evicted worker joins as new when its training thread calls next(), not before: that thread may hang.
 //
 // An urgent seal, an eviction and the end of the job call the function given to guard(), which aborts the epoch's communicator.
-// Owner: a worker's training thread. Threads: the training thread, and any for leave(). Failure: next() throws Kind::peer_lost when there
-// is no coordinator for `coordinator_timeout`, Kind::aborted from calls for an epoch that was sealed meanwhile.
+// One that has the state and finds no coordinator for `coordinator_timeout` leaves the same way, Released::why says so. So does one that is
+// connected to a coordinator which is stopped, or whose host hangs, and has not answered for the time that it named itself (wait_limit).
+// Time in which the worker's own process was suspended does not count.
+// Owner: a worker's training thread. Threads: the training thread, and any for leave(). Failure: next() gives Over with Kind::peer_lost
+// when a worker without the state finds no coordinator for `coordinator_timeout`, Kind::aborted from calls for an epoch that was sealed
+// meanwhile.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -28,6 +32,7 @@
 #include <variant>
 
 #include "cohort/base/deadline.h"
+#include "cohort/base/version.h"
 #include "cohort/elastic/elastic_types.h"
 #include "cohort/net/auth/control_connection.h"
 #include "cohort/net/socket/listener.h"
@@ -38,12 +43,16 @@ struct ElasticWorkerOptions {
   std::string job;
   net::Address coordinator;
   net::Secret secret;
+  std::string launch{};             // differs between two jobs of one name; empty: there is one of this name
   std::string host;                 // what the roster calls this host
   std::string listen{"127.0.0.1"};  // the address of this host at which peers reach us
   bool shards = false;              // each worker holds only a shard of the state
   Seconds heartbeat{2.0 / 3};       // as ElasticRules::heartbeat
   Seconds coordinator_timeout{30};  // without a coordinator, before the worker fails
   Seconds leave_timeout{2};         // likewise, before one that was asked to leave ends by itself
+  Seconds silence_notice{10};       // connected, without an answer, before it says so
+  int number = -1;                  // of this worker, in the order of their starts, as the launcher names it; -1: not known
+  std::string version{cohort::version()};
 };
 
 class ElasticWorker {
@@ -61,8 +70,9 @@ class ElasticWorker {
     StateRecovery recovery = StateRecovery::stay;
   };
   struct Released {
-    bool save = false;    // no other worker has the state: write a checkpoint first
-    bool finish = false;  // .. after the step that it is prepared for, if it is; else without that step
+    bool save = false;           // no other worker has the state: write a checkpoint first
+    bool finish = false;         // .. after the step that it is prepared for, if it is; else without that step
+    std::optional<Error> why{};  // it leaves by itself, since the coordinator is lost for good; none: it was asked to
   };
   struct Over {
     std::optional<Error> error;  // none: trained to the end

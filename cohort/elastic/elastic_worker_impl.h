@@ -33,6 +33,7 @@ struct ElasticWorker::Impl {
   void on(const group::Refuse& refuse);
   void on(const Say& line);
   void on(const Respawn&) {}
+  void on(const Alive& answer) { coordinator_process = answer; }
 
   // --- any thread, with the mutex held
   bool trains() const { return step_commit.phase() == StepCommit::Phase::open || step_commit.phase() == StepCommit::Phase::prepared; }
@@ -42,6 +43,10 @@ struct ElasticWorker::Impl {
   void disconnect();
   void finish(Over how);
   void check_leave_alone();
+  void leave_alone();
+  void lose_coordinator(const std::string& how);
+  void note_answer();
+  void check_silence();
 
   // Constant after construction.
   const ElasticWorkerOptions options;
@@ -63,20 +68,25 @@ struct ElasticWorker::Impl {
   bool in_epoch = false;  // the training thread is in an epoch that is not over
   bool entering = false;  // .. and still connecting: it reports by itself, once its links are closed
   bool reported = false, settled_sent = false, change_wanted = false, leaving = false, stop = false;
+  bool commit_sent = false;  // that a step of this epoch was committed: a job without any is not begun again and again
   std::string why_leaving;
   std::optional<std::int64_t> ended_at;
   std::optional<Error> failed;
   std::optional<StateTransferred> state_transferred;  // as sent last
   bool was_rank_0 = false;                            // in its last epoch
   bool leaves_alone = false;                          // without a coordinator, which is no longer looked for
+  std::optional<Error> lost;                          // the coordinator, for good
   Deadline leave_alone_at;                            // never: it is connected, or was not asked to leave
   Deadline vote_deadline;                             // leaving alone: when it stops without another vote
   std::atomic<bool> sealed{false};
 
   // Owned by the thread.
   Deadline next_heartbeat, reconnect_deadline;
-  std::string problem;  // of the last attempt to connect
-  bool broken = false;  // the connection failed while it was written
+  std::optional<Alive> coordinator_process;           // as it named itself last
+  Clock::time_point answered_at, silence_checked_at;  // by the coordinator, with any message; by this thread
+  bool said_silent = false;                           // of the silence under way
+  std::string problem;                                // of the last attempt to connect
+  bool broken = false;                                // the connection failed while it was written
 
   std::thread thread;
 };

@@ -16,7 +16,7 @@ void ElasticWorker::Impl::on(const SealEpoch& seal) {
   if (begin != nullptr && begin->roster.epoch == seal.epoch) return void(pending_sealed = true);
   if (!step_commit.accepts(seal.term, seal.epoch) || seal.epoch != step_commit.epoch() || ended_at) return;
   if (!seal.urgent && trains()) return void(change_wanted = true);
-  end_epoch({Kind::aborted, fmt::format("epoch {} is over: its roster changes", seal.epoch.value), kNoRank});
+  end_epoch({Kind::aborted, fmt::format("membership epoch {} is over: its roster changes", seal.epoch.value), kNoRank});
   step_commit.seal();
   if (!entering) report();
 }

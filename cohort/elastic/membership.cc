@@ -22,6 +22,8 @@ Membership::Membership(ElasticRules rules, CoordinatorState coordinator_state, d
     : rules_(std::move(rules)), coordinator_state_(std::move(coordinator_state)), now_(now) {
   check(rules_);
   formed_at_ = now;
+  if (coordinator_state_.epoch.value == 0) replacements_due_ = rules_.target_workers;
+  committed_ = coordinator_state_.base.value_or(0) > 0;
   for (const Worker& worker : coordinator_state_.roster) {
     WorkerRecord& record = workers_[worker.id];
     record.worker = worker;
@@ -35,7 +37,7 @@ Decided Membership::open(double now) {
   now_ = now;
   decide(Opened{coordinator_state_.term + 1});
   if (coordinator_state_.epoch.value > 0)
-    say(fmt::format("the coordinator of '{}' was restarted, term {}: it waits {:g} s for the {} workers of epoch {}", rules_.job,
+    say(fmt::format("the coordinator of '{}' was restarted, term {}: it waits {:g} s for the {} workers of membership epoch {}", rules_.job,
                     coordinator_state_.term, rules_.rejoin_limit, coordinator_state_.roster.size(), coordinator_state_.epoch.value));
   return std::exchange(out_, {});
 }
@@ -78,13 +80,17 @@ std::string Membership::name(const WorkerRecord& record) const {
 
 void Membership::on(const Arrive& arrive) {
   if (rejects(arrive)) return;
+  const auto expected_back = std::erase_if(returning_, [&](const auto& one) {
+    return one.second.member.pid == arrive.worker.member.pid && one.second.member.host == arrive.worker.member.host;
+  });
+  if (was_replaced(arrive)) return;
   const bool is_new = !workers_.contains(arrive.worker.id);
   WorkerRecord& record = workers_[arrive.worker.id];
   record.connection_id = arrive.connection_id;
   record.last_heard = now_;
   if (is_new) {
     record.arrival = arrivals_++;
-    count_arrival();
+    if (expected_back == 0) count_arrival();
     count_left(0);
   }
   if (is_member(record)) return rejoin(record, arrive);
@@ -102,21 +108,35 @@ bool Membership::rejects(const Arrive& arrive) {
     return true;
   }
   if (arrive.epoch > coordinator_state_.epoch) {
-    out_.actions.push_back(
-        group::Refuse{connection_id,
-                      {Kind::corrupt,
-                       fmt::format("a worker was in epoch {} of job '{}', and the coordinator's log ends at epoch {}: it "
-                                   "was started with another log file",
-                                   arrive.epoch.value, rules_.job, coordinator_state_.epoch.value),
-                       kNoRank}});
+    out_.actions.push_back(group::Refuse{
+        connection_id,
+        {Kind::corrupt,
+         fmt::format("a worker was in membership epoch {} of job '{}', and the coordinator's log ends at membership epoch {}: it "
+                     "was started with another log file",
+                     arrive.epoch.value, rules_.job, coordinator_state_.epoch.value),
+         kNoRank}});
     return true;
   }
   if (arrive.epoch.value == 0 || coordinator_state_.rank_of(arrive.worker.id)) return false;
-  out_.actions.push_back(Evict{connection_id,
-                               {Kind::peer_lost,
-                                fmt::format("epoch {} is over: job '{}' continues in epoch {} without this worker; it may join as new",
-                                            arrive.epoch.value, rules_.job, coordinator_state_.epoch.value),
-                                kNoRank}});
+  evict(connection_id, arrive.worker,
+        fmt::format("membership epoch {} is over: job '{}' continues in membership epoch {} without this worker; it may join as new",
+                    arrive.epoch.value, rules_.job, coordinator_state_.epoch.value));
+  return true;
+}
+
+void Membership::evict(group::ConnectionId connection_id, const Worker& worker, const std::string& why) {
+  evicted_.emplace(worker.member.host, worker.member.pid);
+  if (const auto at = returning_.find(worker.id); at != returning_.end()) at->second.until = now_ + rules_.lost_after();
+  out_.actions.push_back(Evict{connection_id, {Kind::peer_lost, why, kNoRank}});
+}
+
+// One that was evicted comes back as new, and finds that another has its place: there are never more processes than places.
+bool Membership::was_replaced(const Arrive& arrive) {
+  const group::Member& m = arrive.worker.member;
+  if (workers_.contains(arrive.worker.id) || evicted_.erase({m.host, m.pid}) == 0) return false;
+  if (replacements_due_ + adopted_ > 0 || headcount() + static_cast<int>(coordinator_state_.left) < rules_.target_workers) return false;
+  say(fmt::format("process {} on {} is back after another took its place: it ends", m.pid, m.host));
+  out_.actions.push_back(Release{arrive.connection_id});
   return true;
 }
 
@@ -136,7 +156,7 @@ void Membership::rejoin(WorkerRecord& record, const Arrive& arrive) {
         SealEpoch{{arrive.connection_id}, coordinator_state_.term, coordinator_state_.epoch, sealing_ == Sealing::at_once});
   }
   if (was_away && std::ranges::all_of(members(), [](const WorkerRecord* w) { return w->presence == Presence::here && !w->reported; }))
-    say(fmt::format("all {} workers of epoch {} are back: training continues", coordinator_state_.roster.size(),
+    say(fmt::format("all {} workers of membership epoch {} are back: training continues", coordinator_state_.roster.size(),
                     coordinator_state_.epoch.value));
 }
 
@@ -146,12 +166,15 @@ void Membership::on(const Reported& report) {
   record->presence = Presence::here;
   record->reported = true;
   record->worker_progress = report.worker_progress;
+  if (first_step_ && report.worker_progress) committed_ = committed_ || report.worker_progress->applied > *first_step_;
 }
 
 void Membership::on(const Settled& e) {
   WorkerRecord* record = worker_of(e.connection_id);
   if (record == nullptr || e.epoch != coordinator_state_.epoch || !is_member(*record)) return;
   record->settled = true;
+  if (!first_step_) first_step_ = e.step;
+  committed_ = committed_ || e.step > *first_step_;
   if (!settled()) return;
   waiting_since_.reset();
   if (broken_links_.empty()) broken_in_a_row_ = 0;
@@ -205,6 +228,8 @@ void Membership::on(const LinkEnded& e) {
   if (record == nullptr) return;
   record->connection_id.reset();
   record->saving = false;
+  const bool expected = !record->leaving && !record->ended && !coordinator_state_.gone.contains(record->worker.id);
+  if (expected) returning_[record->worker.id] = {record->worker.member, now_ + rules_.lost_after()};
   if (is_member(*record))
     mark_lost(*record, "its connection ended");
   else
@@ -212,8 +237,10 @@ void Membership::on(const LinkEnded& e) {
 }
 
 void Membership::on(const ProcessEnded& e) {
+  returning_.erase(e.worker);
   const auto at = workers_.find(e.worker);
   if (at == workers_.end()) return;
+  evicted_.erase({at->second.worker.member.host, at->second.worker.member.pid});
   if (!is_member(at->second)) {
     workers_.erase(at);
     return;
@@ -238,7 +265,7 @@ void Membership::on(const Adopted& e) {
 
 void Membership::on(const SpawnFailed& e) {
   count_arrival();
-  say(fmt::format("a replacement could not be started: {}", e.why));
+  say(fmt::format("a worker did not join: {}", e.why));
 }
 
 void Membership::on(const Tick&) {}
@@ -264,6 +291,7 @@ void Membership::check_heartbeats() {
   }
   for (const WorkerId id : silent_newcomers) {  // not yet members: the epoch is not affected
     const WorkerRecord& record = workers_.at(id);
+    evicted_.emplace(record.worker.member.host, record.worker.member.pid);
     out_.actions.push_back(group::Refuse{
         *record.connection_id, {Kind::timeout, fmt::format("{}: no heartbeat for {:g} s", name(record), rules_.lost_after()), kNoRank}});
     workers_.erase(id);
@@ -286,6 +314,7 @@ double Membership::next_tick() const {
   if (sealing_ == Sealing::at_once) due(sealed_at_ + rules_.report_limit);
   if (waiting_since_) due(std::min(warn_at_, *waiting_since_ + rules_.wait_limit));
   if (admit_after_ > now_) due(admit_after_);
+  for (const auto& [id, one] : returning_) due(one.until);
   return at;
 }
 

@@ -32,7 +32,9 @@ class Membership {
   const CoordinatorState& coordinator_state() const { return coordinator_state_; }
   bool over() const { return over_; }
   bool running() const { return coordinator_state_.epoch.value > 0 && sealing_ == Sealing::no && !over_; }
-  bool settled() const;  // every member of the newest epoch trains
+  bool settled() const;                          // every member of the newest epoch trains
+  bool committed() const { return committed_; }  // a step was committed, as far as this coordinator was told
+  bool knows(WorkerId id) const { return workers_.contains(id); }
 
  private:
   enum class Presence {
@@ -55,6 +57,12 @@ class Membership {
     std::optional<WorkerProgress> worker_progress;  // as reported
   };
 
+  // Its connection ended and its process perhaps did not: it is expected back, and nobody is started in its place until then.
+  struct Returning {
+    group::Member member;
+    double until = 0;
+  };
+
   // membership.cc: events
   void on(const Arrive&);
   void on(const Heartbeat& e) { worker_of(e.connection_id); }
@@ -72,6 +80,8 @@ class Membership {
   void on(const Tick&);
   void rejoin(WorkerRecord& record, const Arrive& arrive);
   bool rejects(const Arrive& arrive);
+  bool was_replaced(const Arrive& arrive);
+  void evict(group::ConnectionId connection_id, const Worker& worker, const std::string& why);
   void count_arrival();
   void extend_deadlines(double suspended);
   void mark_lost(WorkerRecord& record, const std::string& why);
@@ -149,8 +159,12 @@ class Membership {
          admit_after_ = 0;    // after an exclusion: no newcomers for so long from when the epoch has settled; until when
   int broken_in_a_row_ = 0;   // epochs in a row that broke before all had settled
   int exclusions_ = 0;        // times in a row that a member was left out, stuck or for broken links
-  int replacements_due_ = 0;  // requested and not arrived
-  int adopted_ = 0;           // processes that an earlier coordinator had started, likewise; counted on until ..
+  int replacements_due_ = 0;  // requested and not arrived, the first ones among them
+  std::map<WorkerId, Returning> returning_;
+  std::set<std::pair<std::string, std::int64_t>> evicted_;  // host and pid of those that may come back
+  std::optional<std::int64_t> first_step_;                  // the step with which this epoch began, once a member has said so
+  bool committed_ = false;
+  int adopted_ = 0;  // processes that an earlier coordinator had started, likewise; counted on until ..
   double adopted_until_ = 0;
   std::uint64_t arrivals_ = 0;
   bool over_ = false;

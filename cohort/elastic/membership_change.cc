@@ -16,7 +16,7 @@ void Membership::consider() {
   const bool formed = coordinator_state_.epoch.value > 0;
   if (formed && sealing_ == Sealing::no && change_wanted()) seal();
   if (formed && sealing_ == Sealing::after_step && change_is_urgent()) seal();
-  if (formed) replace_lost();
+  replace_lost();
   if (formed && (sealing_ == Sealing::no || awaits_reports())) return;
   try_to_form();
 }
@@ -79,7 +79,7 @@ bool Membership::fenced() const {
 int Membership::headcount() const {
   const auto present = std::ranges::count_if(
       workers_, [](const auto& entry) { return entry.second.presence == Presence::here || entry.second.presence == Presence::away; });
-  return replacements_due_ + adopted_ + static_cast<int>(present);
+  return replacements_due_ + adopted_ + static_cast<int>(returning_.size()) + static_cast<int>(present);
 }
 
 // A worker that left of its own will no longer counts as missing once another one has joined that was not requested, nor if it was a
@@ -91,6 +91,7 @@ void Membership::count_left(int more) {
 
 void Membership::replace_lost() {
   if (now_ >= adopted_until_) adopted_ = 0;
+  std::erase_if(returning_, [&](const auto& one) { return now_ >= one.second.until; });
   const int budget = rules_.respawns - static_cast<int>(coordinator_state_.respawned);
   const int count = std::min(rules_.target_workers - headcount() - static_cast<int>(coordinator_state_.left), budget);
   if (count <= 0) return;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cohort/elastic/membership.h"
 
@@ -17,9 +18,9 @@ std::string Membership::reason_to_wait(const Plan& plan) const {
     return fmt::format("{} of {} workers have joined; after {:g} s {} are enough", size, rules_.target_workers, rules_.start_grace,
                        rules_.min_workers);
   if (!first && plan.holders == 0 && being_saved())
-    return fmt::format("the state of epoch {} is being saved", coordinator_state_.epoch.value);
+    return fmt::format("the state of membership epoch {} is being saved", coordinator_state_.epoch.value);
   if (!first && plan.holders == 0 && state_may_return() && now_ - stateless_since_.value_or(now_) < rules_.state_timeout)
-    return fmt::format("no reachable worker has the state of epoch {}; after {:g} s the newest checkpoint is read",
+    return fmt::format("no reachable worker has the state of membership epoch {}; after {:g} s the newest checkpoint is read",
                        coordinator_state_.epoch.value, rules_.state_timeout);
   if (first || rules_.quorum == Quorum::minimum) return "";
   std::size_t of = 0, reachable = 0;
@@ -29,13 +30,15 @@ std::string Membership::reason_to_wait(const Plan& plan) const {
     reachable += here ? 1 : 0;
   }
   if (of == 0 || 2 * reachable > of) return "";
-  return fmt::format("{} of the {} workers of epoch {} are reachable, which is no majority", reachable, of, coordinator_state_.epoch.value);
+  return fmt::format("{} of the {} workers of membership epoch {} are reachable, which is no majority", reachable, of,
+                     coordinator_state_.epoch.value);
 }
 
 void Membership::try_to_form() {
   if (coordinator_state_.epoch.value > 0 && !fenced())
-    return wait(fmt::format("no worker of epoch {} is reachable, and not all are known to have ended: they may still be training",
-                            coordinator_state_.epoch.value));
+    return wait(
+        fmt::format("no worker of membership epoch {} is reachable, and not all are known to have ended: they may still be training",
+                    coordinator_state_.epoch.value));
   const Plan plan = plan_next();
   if (plan.holders == 0 && (!stateless_since_ || being_saved())) stateless_since_ = now_;  // the limit runs from its last heartbeat
   if (plan.holders > 0) stateless_since_.reset();
@@ -103,21 +106,24 @@ void Membership::wait(const std::string& why) {
 std::string Membership::describe(const Plan& plan) const {
   const auto epoch = coordinator_state_.epoch.value;
   const std::size_t size = plan.members.size(), fresh = size - plan.holders;
-  if (epoch == 1) return fmt::format("epoch 1: {} workers", size);
-  if (!plan.base) return fmt::format("epoch {}: {} workers, from the newest checkpoint: no remaining worker has the state", epoch, size);
+  if (epoch == 1) return fmt::format("membership epoch 1: {} workers", size);
+  if (!plan.base)
+    return fmt::format("membership epoch {}: {} workers, from the newest checkpoint: no remaining worker has the state", epoch, size);
   const std::string healed = fresh == 0 ? "" : fmt::format(", {} of them with the state of a peer", fresh);
-  return fmt::format("epoch {}: {} workers continue after step {}{}", epoch, size, *plan.base, healed);
+  return fmt::format("membership epoch {}: {} workers continue after step {}{}", epoch, size, *plan.base, healed);
 }
 
 // Gives up where no right epoch can follow.
 bool Membership::may_form(const Plan& plan) {
   for (const WorkerRecord* w : holders(plan.excluded)) {
     if (!plan.base || effective(*w)->applied <= *plan.base) continue;
-    give_up(Kind::bug,
-            fmt::format("{} has applied step {}, but another member was never prepared beyond step {}: the workers of epoch {} broke the "
-                        "protocol",
-                        name(*w), effective(*w)->applied, *plan.base, coordinator_state_.epoch.value),
-            *coordinator_state_.rank_of(w->worker.id));
+    give_up(
+        Kind::bug,
+        fmt::format(
+            "{} has applied step {}, but another member was never prepared beyond step {}: the workers of membership epoch {} broke the "
+            "protocol",
+            name(*w), effective(*w)->applied, *plan.base, coordinator_state_.epoch.value),
+        *coordinator_state_.rank_of(w->worker.id));
     return false;
   }
   broken_in_a_row_ = broke_before_settled() ? broken_in_a_row_ + 1 : 0;
@@ -144,6 +150,12 @@ void Membership::form(const Plan& plan) {
   stateless_since_.reset();
   sealing_ = Sealing::no;
   formed_at_ = now_;
+  first_step_ = plan.base;
+  committed_ = committed_ || plan.base.value_or(0) > 0;
+  if (coordinator_state_.epoch.value == 1) {  // those of the first that are late: not replaced before they have had time to connect
+    adopted_ += std::exchange(replacements_due_, 0);
+    adopted_until_ = now_ + rules_.start_grace;
+  }
   say(describe(plan));
   for (const Worker& worker : coordinator_state_.roster) {
     WorkerRecord& record = workers_.at(worker.id);
@@ -170,11 +182,9 @@ void Membership::dismiss(const WorkerRecord& record) {
   if (record.connection_id && record.leaving && record.reported)
     out_.actions.push_back(Release{*record.connection_id});
   else if (record.connection_id)
-    out_.actions.push_back(Evict{*record.connection_id,
-                                 {Kind::peer_lost,
-                                  fmt::format("job '{}' continues in epoch {} without {}; it may join as new", rules_.job,
-                                              coordinator_state_.epoch.value, name(record)),
-                                  kNoRank}});
+    evict(*record.connection_id, record.worker,
+          fmt::format("job '{}' continues in membership epoch {} without {}; it may join as new", rules_.job,
+                      coordinator_state_.epoch.value, name(record)));
   workers_.erase(record.worker.id);
   if (leaving) count_left(1);
 }

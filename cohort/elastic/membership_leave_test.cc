@@ -74,7 +74,7 @@ TEST(Membership, ASaveIsWaitedForAsLongAsItsWriterSendsHeartbeats) {
   Job job(one_is_enough());
   last_holder_saves(job);
   EXPECT_EQ(job.waits(100, {1, 2}), "");
-  EXPECT_THAT(job.messages(), HasSubstr("the state of epoch 1 is being saved"));
+  EXPECT_THAT(job.messages(), HasSubstr("the state of membership epoch 1 is being saved"));
   EXPECT_EQ(job.waits(20, {2}), "") << "it may resume, or reconnect";
   EXPECT_EQ(job.waits(13, {2}), "2=e2r0/1@disk release(1)");
 }
@@ -152,10 +152,10 @@ TEST(Membership, AnUnrequestedWorkerMakesUpForOneThatLeftAndIsReplacedLikeAnyOth
   job.settled({1, 2, 5, 6}, 20);
   Job after(r, job.replayed());
   for (const int w : {1, 2, 5, 6}) EXPECT_EQ(after.back(10 + w, w, 3, false, WorkerProgress{Epoch{3}, 20, false}), "");
-  EXPECT_EQ(after.now(LinkEnded{16}), "seal(3,now) respawn(1)") << "a restarted coordinator knows it, too";
-  EXPECT_EQ(job.now(LinkEnded{6}), "seal(3,now) respawn(1)");
+  EXPECT_EQ(after.dies(16, 6), "seal(3,now) respawn(1)") << "a restarted coordinator knows it, too";
+  EXPECT_EQ(job.dies(6), "seal(3,now) respawn(1)");
   EXPECT_EQ(job.arrives(7), "") << "this one was requested";
-  EXPECT_EQ(job.now(LinkEnded{7}), "respawn(1)");
+  EXPECT_EQ(job.dies(7), "respawn(1)");
 }
 
 TEST(Membership, ASurplusWorkerThatLeavesIsNotMissing) {
@@ -170,7 +170,7 @@ TEST(Membership, ASurplusWorkerThatLeavesIsNotMissing) {
   for (const int w : {1, 2, 3, 4}) job.reports(w, 10);
   EXPECT_EQ(job.replayed().left, 0u);
   job.settled({1, 2, 3}, 10);
-  EXPECT_EQ(job.now(LinkEnded{3}), "seal(2,now) respawn(1)");
+  EXPECT_EQ(job.dies(3), "seal(2,now) respawn(1)");
 }
 
 TEST(Membership, ANewcomerThatLeavesBeforeItWasAdmittedIsNotReplaced) {
@@ -178,7 +178,7 @@ TEST(Membership, ANewcomerThatLeavesBeforeItWasAdmittedIsNotReplaced) {
   r.respawns = 9;
   Job job(r);
   job.start();
-  EXPECT_EQ(job.now(LinkEnded{3}), "seal(2,now) respawn(1)");
+  EXPECT_EQ(job.dies(3), "seal(2,now) respawn(1)");
   job.arrives(4);
   EXPECT_EQ(job.now(Leaving{4, "SIGUSR1"}), "release(4)");
   EXPECT_EQ(job.replayed().left, 1u);

@@ -37,7 +37,7 @@ TEST(Membership, ARestartedCoordinatorReplacesNoWorkerThatLeftOfItsOwnWill) {
   Job after(r, before.replayed());
   for (const int w : {1, 3}) EXPECT_EQ(after.back(10 + w, w, 2, false, WorkerProgress{Epoch{2}, 20, false}), "");
   EXPECT_EQ(after.waits(60, {11, 13}), "");
-  EXPECT_EQ(after.now(LinkEnded{13}), "seal(1,now) respawn(1)") << "one that is lost";
+  EXPECT_EQ(after.dies(13, 3), "seal(1,now) respawn(1)") << "one that is lost";
 }
 
 TEST(Membership, ARestartedCoordinatorWaitsForRunningWorkersBeforeItRequestsMore) {
@@ -45,7 +45,8 @@ TEST(Membership, ARestartedCoordinatorWaitsForRunningWorkersBeforeItRequestsMore
   r.respawns = 9;
   Job before(r);
   before.start();
-  EXPECT_EQ(before.now(LinkEnded{2}), "seal(2,now) respawn(1)");
+  EXPECT_EQ(before.now(LinkEnded{2}), "seal(2,now)");
+  EXPECT_EQ(before.waits(2.1, {1, 3}), "respawn(1)");
   Job after(r, before.replayed());
   EXPECT_EQ(after.now(Adopted{1}), "") << "the requested one is about to connect";
   EXPECT_EQ(after.now(ProcessEnded{WorkerId{2}, "killed"}), "");

@@ -148,10 +148,75 @@ TEST(Membership, LostWorkersAreReplacedAsOftenAsAllowed) {
   r.respawns = 2;
   Job job(r);
   job.start();
-  EXPECT_EQ(job.now(LinkEnded{2}), "seal(2,now) respawn(1)");
+  EXPECT_EQ(job.dies(2), "seal(2,now) respawn(1)");
   EXPECT_EQ(job.now(SpawnFailed{"no room"}), "respawn(1)");
   EXPECT_EQ(job.now(SpawnFailed{"no room"}), "") << "twice is enough";
   EXPECT_EQ(job.replayed().respawned, 2u);
+}
+
+TEST(Membership, AWorkerWhoseConnectionsAreResetAgainAndAgainIsNotReplaced) {
+  auto r = rules();
+  r.respawns = 100;
+  Job job(r);
+  job.start();
+  int connection = 100, mine = 2;
+  std::uint64_t id = 2;
+  for (std::uint32_t epoch = 1; epoch < 10; ++epoch) {
+    job.now(LinkEnded{mine});
+    for (const int w : {1, 3}) job.reports(w, epoch);
+    job.settled({1, 3}, epoch);
+    const Worker before{WorkerId{id}, Job::as(2).member};
+    EXPECT_THAT(job.now(Arrive{++connection, before, job.replayed().epoch, false, false, {}}), HasSubstr("evict"));
+    mine = ++connection;
+    job.now(Arrive{mine, {WorkerId{id = 1000 + epoch}, before.member}, {}, false, false, {}});
+    for (const int w : {1, 3}) job.reports(w, epoch);
+    job.settled({1, 3, mine}, epoch);
+    ASSERT_EQ(job.replayed().roster.size(), 3u);
+  }
+  EXPECT_EQ(job.replayed().respawned, 0u);
+  EXPECT_EQ(job.now(LinkEnded{mine}), "seal(2,now)");
+  EXPECT_EQ(job.waits(2.1, {1, 3}), "respawn(1)") << "one that does not come back in time is";
+}
+
+TEST(Membership, AWorkerThatWasReplacedEndsWhenItComesBack) {
+  auto r = rules();
+  r.respawns = 9;
+  Job job(r);
+  job.start();
+  job.now(LinkEnded{2});
+  EXPECT_EQ(job.waits(2.1, {1, 3}), "respawn(1)");
+  for (const int w : {1, 3}) job.reports(w, 5);
+  job.arrives(4);
+  EXPECT_EQ(job.now(Arrive{12, Job::as(2), Epoch{1}, false, true, WorkerProgress{Epoch{1}, 5, false}}), "evict(12)");
+  EXPECT_EQ(job.now(Arrive{13, {WorkerId{99}, Job::as(2).member}, {}, false, false, {}}), "release(13)");
+  EXPECT_THAT(job.messages(), HasSubstr("process 1002 on here is back after another took its place: it ends"));
+}
+
+TEST(Membership, WorkersThatEndBeforeTheFirstEpochAreReplacedAsOftenAsAllowed) {
+  auto r = rules();
+  r.respawns = 4;
+  Job job(r);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(job.now(SpawnFailed{"killed by SIGKILL"}), "respawn(1)");
+  EXPECT_EQ(job.arrives(1), "");
+  EXPECT_EQ(job.dies(1), "respawn(1)") << "one that had connected";
+  EXPECT_EQ(job.now(SpawnFailed{"killed by SIGKILL"}), "") << "four times is enough";
+  for (const int w : {2, 3}) job.arrives(w);
+  EXPECT_THAT(job.waits(30.1, {2, 3}), HasSubstr("2=e1r0/2@disk"));
+}
+
+TEST(Membership, KnowsWhetherAStepWasCommitted) {
+  Job job;
+  for (const int w : {1, 2, 3}) job.arrives(w);
+  job.settled({1, 2, 3}, 7);
+  EXPECT_FALSE(job.membership().committed()) << "all begin at step 7, of a checkpoint";
+  job.settled({2}, 8);
+  EXPECT_TRUE(job.membership().committed());
+  Job sealed;
+  sealed.start();
+  sealed.reports(1, 0, true);
+  EXPECT_FALSE(sealed.membership().committed());
+  sealed.reports(2, 1);
+  EXPECT_TRUE(sealed.membership().committed());
 }
 
 TEST(Membership, WithoutAReachableMemberNothingIsFormed) {  // they may be training behind a partition
@@ -191,7 +256,7 @@ TEST(Membership, WithTheMajorityRuleHalfIsNotEnough) {
   job.now(LinkEnded{4});
   job.reports(1, 5);
   EXPECT_EQ(job.reports(2, 5), "");
-  EXPECT_THAT(job.messages(), HasSubstr("2 of the 4 workers of epoch 1 are reachable, which is no majority"));
+  EXPECT_THAT(job.messages(), HasSubstr("2 of the 4 workers of membership epoch 1 are reachable, which is no majority"));
   EXPECT_EQ(job.now(ProcessEnded{WorkerId{4}, "killed"}), "1=e2r0/2@5 2=e2r1/2@5") << "2 of 3 that may be alive";
 }
 

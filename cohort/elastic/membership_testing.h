@@ -70,6 +70,13 @@ class Job {
   std::string back(int connection_id, int worker, std::uint32_t epoch, bool sealed, std::optional<WorkerProgress> worker_progress) {
     return now(Arrive{connection_id, as(worker), Epoch{epoch}, sealed, !sealed, worker_progress});
   }
+  // Its connection ends, then its process.
+  std::string dies(int connection_id) { return dies(connection_id, connection_id); }
+  std::string dies(int connection_id, int worker) {
+    const std::string first = now(LinkEnded{connection_id});
+    const std::string then = now(ProcessEnded{as(worker).id, "killed"});
+    return first + (first.empty() || then.empty() ? "" : " ") + then;
+  }
   std::string reports(int connection_id, std::int64_t applied, bool prepared = false) {
     const Epoch e = membership_.coordinator_state().epoch;
     return now(Reported{connection_id, e, WorkerProgress{e, applied, prepared}});

@@ -6,7 +6,8 @@ namespace cohort::elastic {
 
 StateRecovery StepCommit::welcome(std::uint64_t term, Epoch epoch, std::optional<std::int64_t> base, bool heals) {
   if (!accepts(term, epoch) || epoch == epoch_)
-    throw_failure(Kind::bug, "epoch {} of term {} cannot follow epoch {} of term {}", epoch.value, term, epoch_.value, term_);
+    throw_failure(Kind::bug, "membership epoch {} of term {} cannot follow membership epoch {} of term {}", epoch.value, term, epoch_.value,
+                  term_);
   const std::optional<WorkerProgress> before = progress_;
   term_ = term;
   epoch_ = epoch;
@@ -16,7 +17,7 @@ StateRecovery StepCommit::welcome(std::uint64_t term, Epoch epoch, std::optional
     return heals ? StateRecovery::heal : StateRecovery::disk;
   }
   if (!before || *base < before->applied || *base > before->reach())
-    throw_failure(Kind::bug, "epoch {} continues from step {}, which cannot be reached from {}", epoch.value, *base,
+    throw_failure(Kind::bug, "membership epoch {} continues from step {}, which cannot be reached from {}", epoch.value, *base,
                   before ? fmt::format("step {}{}", before->applied, before->prepared ? " and one prepared" : "") : "no state");
   // The prepared step is kept until settled(): a change in between must find it.
   if (*base == before->applied && before->prepared) return StateRecovery::discard;
@@ -31,7 +32,7 @@ void StepCommit::settled(std::int64_t applied) {
 
 bool StepCommit::prepare() {
   if (phase_ == Phase::sealed) return false;
-  if (phase_ != Phase::open) throw_failure(Kind::bug, "a vote in epoch {}, which is not open", epoch_.value);
+  if (phase_ != Phase::open) throw_failure(Kind::bug, "a vote in membership epoch {}, which is not open", epoch_.value);
   progress_->prepared = true;
   phase_ = Phase::prepared;
   return true;
@@ -39,7 +40,7 @@ bool StepCommit::prepare() {
 
 bool StepCommit::decide() {
   if (phase_ == Phase::sealed) return false;
-  if (phase_ != Phase::prepared) throw_failure(Kind::bug, "a step of epoch {} was decided before its vote", epoch_.value);
+  if (phase_ != Phase::prepared) throw_failure(Kind::bug, "a step of membership epoch {} was decided before its vote", epoch_.value);
   progress_ = WorkerProgress{epoch_, progress_->applied + 1, false};
   phase_ = Phase::open;
   return true;

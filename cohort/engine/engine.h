@@ -88,7 +88,7 @@ class Engine {
   const Buckets& buckets() const { return buckets_; }
   const LaneChoice& lanes() const { return lanes_.choice(); }
   std::size_t bytes_in_flight() const;                     // the most that gradients in flight and gathered parameters took so far
-  void set_rate(double lr) { step_.lr = lr; }              // of the step under way; with early_update before its first gradient
+  void set_rate(double lr);                                // of the step under way; not with early_update, where lanes have begin()'s
   bool averages() const { return strategy_->averages(); }  // what a loss must be divided by depends on it
   const optim::Optimizer* rule() const { return rule_.get(); }
   void zero_gradients();
@@ -98,7 +98,8 @@ class Engine {
   // --- stage 3: parameters are unsharded while a block runs, or while an Unsharder::Hold lives
   nn::Unsharder& unsharder() const;                                        // Kind::usage in other stages
   nn::BlockWrapper block_wrapper(nn::BlockWrapper inner = nullptr) const;  // for Model::wrap_blocks(); inner: what runs a block
-  // Collective: parameters are whole again, for good; the last thing an engine does. In other stages they always are.
+  // Collective: parameters are whole again, for good; the last thing an engine of stage 3 does: a step after it is Kind::usage. In other
+  // stages they always are.
   void make_whole();
 
   // Elements [first, first + count) of tensors of these sizes, as flat views that may be written, good until the next begin(). state "":
@@ -124,7 +125,7 @@ class Engine {
   std::vector<std::string> trained() const;  // names of parameters that have elements
   int stage() const { return stage_; }
   bool shards_state() const { return stage() >= 1; }
-  bool shards_parameters() const { return stage() >= 3; }
+  bool shards_parameters() const { return unsharder_ != nullptr; }  // stage 3, until make_whole()
   // What this rank is to save. Over all ranks every element comes once; in stage 0 rank 0 has all. Not a collective.
   void each_shard(const VisitShard& visit) const;
   void publish_loaded_state();  // collective: what was written through each_shard() reaches every rank that holds a copy of it
@@ -144,6 +145,7 @@ class Engine {
   }
   ReductionPass pass() const { return {step_, syncing_}; }
   void on_gradient(std::size_t parameter);
+  void refuse_after_make_whole() const;
   void reorder();
   void reorder_buckets();
   Verdict vote(std::span<const double> sums, const std::vector<BucketReport>& reports);

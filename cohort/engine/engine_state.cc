@@ -72,7 +72,18 @@ void Engine::restore_from_buddy(Rank lost) {
   publish_loaded_state();
 }
 
+void Engine::refuse_after_make_whole() const {
+  if (stage() < 3 || unsharder_) return;
+  throw_failure(
+      Kind::usage,
+      "sync={}: a step after make_whole(), which ended training: the parameters are ordinary tensors again, outside the optimizer. "
+      "Evaluate and save the module as it is. To train on, do not call make_whole(): block() and Unsharder::Hold give the "
+      "parameters for a while; or destroy this and make a new one of the module, with a fresh optimizer state",
+      options_.strategy);
+}
+
 nn::Unsharder& Engine::unsharder() const {
+  refuse_after_make_whole();
   if (!unsharder_) throw_failure(Kind::usage, "sync={}: parameters are never sharded; only stage 3 shards them", options_.strategy);
   return *unsharder_;
 }

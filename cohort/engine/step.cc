@@ -23,6 +23,7 @@ double since(Clock::time_point start) { return Seconds(Clock::now() - start).cou
 }  // namespace
 
 void Engine::begin(const optim::StepInfo& step, bool sync) {
+  refuse_after_make_whole();
   if (syncing_ && !arrivals_.none_yet())
     throw_failure(Kind::usage, "begin() before finish(): gradients of step {} are under way", step_.step);
   if (open_ && stage() >= 2 && !syncing_)
@@ -42,7 +43,17 @@ void Engine::begin(const optim::StepInfo& step, bool sync) {
   lanes_.expect(pass());
 }
 
+void Engine::set_rate(double lr) {
+  if (options_.early_update && open_ && lr != step_.lr)
+    throw_failure(Kind::usage,
+                  "set_rate() after begin() of step {} with early_update: lanes update as gradients arrive, with the rate {} that begin() "
+                  "was given; give it the new one",
+                  step_.step, step_.lr);
+  step_.lr = lr;
+}
+
 void Engine::on_gradient(std::size_t parameter) {
+  refuse_after_make_whole();
   arrivals_.touch(parameter);
   const bool reduces = syncing_ || (open_ && stage() >= 2);
   if (syncing_ && arrivals_.none_yet() && on_first_) on_first_();
@@ -100,6 +111,7 @@ BucketReport carry(sync::Bucket& bucket, const StepContext& context, const sync:
 }
 
 Verdict Engine::finish(std::span<const double> sums) {
+  refuse_after_make_whole();
   if (!syncing_) throw_failure(Kind::usage, "finish() without begin(): the gradients of this step were not waited for");
   const auto reports = lanes_.await_carried(pass());
   syncing_ = open_ = false;

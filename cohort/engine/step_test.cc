@@ -181,6 +181,27 @@ TEST(Usage, InvalidUseIsRefusedWithTheReason) {
   });
 }
 
+// Lanes update with the rate that begin() was given, some of them before a later one could reach them.
+TEST(Usage, AnotherRateAfterBeginIsRefusedWhereLanesUpdateEarly) {
+  collective::run_ranks(1, [](collective::Communicator& comm) {
+    for (const bool early : {false, true}) {
+      const at::Tensor w = at::ones({2}).requires_grad_(true);
+      Engine engine(comm, {{"w", w}}, {.lanes = 1, .early_update = early}, optim::make("sgd"));
+      engine.set_rate(3);  // no step is under way
+      engine.begin({.step = 1, .lr = 1});
+      engine.set_rate(1);  // the same
+      if (early)
+        EXPECT_THAT(failure_of([&] { engine.set_rate(2); }).what, HasSubstr("give it the new one"));
+      else
+        engine.set_rate(2);
+      const float before = w[0].item<float>();
+      w.sum().backward();
+      engine.finish();
+      EXPECT_EQ(w[0].item<float>(), before - (early ? 1.0F : 2.0F));
+    }
+  });
+}
+
 // With a lane it would be lost, and whether there is a lane is up to the machine.
 TEST(Usage, ASecondGradientInOneStepIsRefused) {
   for (const int lanes : {0, 1})

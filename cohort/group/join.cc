@@ -92,8 +92,11 @@ Roster wait_for_roster(net::ControlConnection& connection, const RankInfo& info,
       frame = connection.recv(deadline);
     } catch (const Failure& failure) {
       throw Failure{{failure.kind(),
-                     fmt::format("rendezvous: rank {} waited for the others, but the coordinator {}: {}", info.rank.value,
-                                 failure.kind() == Kind::timeout ? "does not answer" : "ended", failure.what()),
+                     fmt::format("rendezvous: rank {} waited for the others, but the coordinator {}: {}{}", info.rank.value,
+                                 failure.kind() == Kind::timeout ? "does not answer" : "ended", failure.what(),
+                                 failure.kind() == Kind::peer_lost
+                                     ? fmt::format(" (one that is older than Cohort {}, which this rank runs, does so)", options.version)
+                                     : ""),
                      kNoRank}};
     }
     if (frame.type == kRosterFrame) return decode_roster(frame.body);
@@ -138,7 +141,8 @@ Joined join_at(const RankInfo& info, const std::string& job, const net::Address&
   net::ControlConnection connection =
       connect_coordinator(info, coordinator, secret, {job, Epoch{}, info.rank, net::Role::worker}, options, deadline);
   net::Listener listener = net::listen_on(listening_address(info, coordinator, connection), secret);
-  const Join request{{info.rank, listener.address.text(), getpid(), host_name(info)}, static_cast<std::uint32_t>(info.size)};
+  const Join request{
+      {info.rank, listener.address.text(), getpid(), host_name(info)}, static_cast<std::uint32_t>(info.size), options.version};
   connection.send(kJoinFrame, encode(request), deadline);
   Roster roster = wait_for_roster(connection, info, options, deadline);
   if (roster.size() != info.size)

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cohort/base/deadline.h"
+#include "cohort/base/version.h"
 #include "cohort/group/rank_info.h"
 #include "cohort/group/roster.h"
 #include "cohort/net/auth/control_connection.h"
@@ -18,6 +19,7 @@ struct JoinOptions {
   // Called with the lines of a long wait ("waiting for rank 3 of 4 ..."). Empty: they are logged as warnings.
   std::function<void(const std::string&)> say;
   bool tls = false;  // TLS for all connections, here and between the ranks
+  std::string version{cohort::version()};
 };
 
 // What a rank needs to connect to its peers.

@@ -51,7 +51,11 @@ struct RendezvousServer::Impl {
         listener(std::move(l)),
         wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         acceptor(listener, options.secret, {options.job, Epoch{}, kNoRank, net::Role::coordinator}),
-        state({options.job, options.size, options.start_timeout.count(), options.warn_after.count()}) {
+        state({.job = options.job,
+               .size = options.size,
+               .start_timeout = options.start_timeout.count(),
+               .warn_after = options.warn_after.count(),
+               .version = options.version}) {
     if (!wake) throw_system("rendezvous: eventfd");
     thread = std::thread([this] { run(); });
   }

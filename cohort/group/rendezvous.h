@@ -13,6 +13,7 @@
 #include "cohort/base/deadline.h"
 #include "cohort/base/error.h"
 #include "cohort/base/ids.h"
+#include "cohort/base/version.h"
 #include "cohort/net/auth/control_connection.h"
 #include "cohort/net/socket/listener.h"
 
@@ -24,6 +25,7 @@ struct RendezvousOptions {
   net::Secret secret;
   Seconds start_timeout{30};
   Seconds warn_after{3};
+  std::string version{cohort::version()};
   // One line for the log of the job, called on the server's thread. Empty: silent.
   std::function<void(const std::string&)> say;
   // Called on the server's thread when a roster is complete, before it is sent to any rank.

@@ -9,6 +9,12 @@ namespace cohort::group {
 RendezvousState::RendezvousState(RendezvousRules rules) : rules_(std::move(rules)) {}
 
 Actions RendezvousState::join(ConnectionId connection_id, const Join& request, double now) {
+  if (request.version != rules_.version) {
+    const std::string who = fmt::format("rank {} (process {} on {})", request.member.rank.value, request.member.pid, request.member.host);
+    const Error error{Kind::usage, another_version(who, request.version, rules_.job, rules_.version), request.member.rank};
+    if (!waiting_.contains(request.member.rank)) disconnected_[request.member.rank] = error.what;
+    return {Refuse{connection_id, error}};
+  }
   if (auto error = objection(request)) return {Refuse{connection_id, *error}};
   if (waiting_.empty()) {
     since_ = now;

@@ -45,6 +45,7 @@ struct RendezvousRules {
   double start_timeout = 30;  // from the first join of an epoch to the last
   double warn_after = 3;      // then the missing ranks are named, and again after every warn_every
   double warn_every = 10;
+  std::string version{};  // of Cohort: what every rank must run
 };
 
 class RendezvousState {
@@ -76,7 +77,7 @@ class RendezvousState {
   Epoch epoch_;
   std::map<Rank, Waiting> waiting_;
   std::map<Rank, std::string> ended_;         // how processes ended
-  std::map<Rank, std::string> disconnected_;  // ranks that joined this epoch and disconnected
+  std::map<Rank, std::string> disconnected_;  // ranks that joined this epoch and disconnected, or were refused for their version
   double since_ = 0;                          // the first join of this epoch
   double warn_at_ = 0;
 };

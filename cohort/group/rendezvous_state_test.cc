@@ -11,10 +11,10 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int kSize = 3;
-RendezvousRules rules() { return {.job = "j", .size = kSize, .start_timeout = 30, .warn_after = 3, .warn_every = 10}; }
+RendezvousRules rules() { return {.job = "j", .size = kSize, .start_timeout = 30, .warn_after = 3, .warn_every = 10, .version = "2.0"}; }
 
 Join request(int rank, int size = kSize) {
-  return {{Rank{rank}, fmt::format("127.0.0.1:{}", 100 + rank), 1000 + rank, "here"}, static_cast<std::uint32_t>(size)};
+  return {{Rank{rank}, fmt::format("127.0.0.1:{}", 100 + rank), 1000 + rank, "here"}, static_cast<std::uint32_t>(size), "2.0"};
 }
 
 // One word per action, so that a whole sequence fits in a row.
@@ -130,12 +130,32 @@ TEST(RendezvousState, WrongSizesAndRanksAreRefused) {
   EXPECT_FALSE(m.gathering());
 }
 
+TEST(RendezvousState, AnotherVersionIsRefusedAndStaysTheReasonWhyARankIsMissing) {
+  RendezvousState m(rules());
+  m.join(10, request(0), 0);
+  Join other = request(1);
+  for (const auto& [version, text] : {std::pair{"1.9", "Cohort 1.9"}, {"", "a Cohort that does not tell its version, an older one"}}) {
+    other.version = version;
+    const Actions actions = m.join(11, other, 0);
+    ASSERT_EQ(brief(actions), "refuse(connection 11)");
+    const std::string expected = fmt::format("rank 1 (process 1001 on here) runs {}, the coordinator of job 'j' on ", text);
+    EXPECT_THAT(std::get<Refuse>(actions[0]).error.what, HasSubstr(expected));
+    EXPECT_THAT(std::get<Warn>(m.tick(version[0] == 0 ? 13 : 3).at(0)).text, HasSubstr(expected));
+  }
+  m.join(11, request(1), 20);
+  EXPECT_EQ(brief(m.join(12, request(2), 20)), "welcome(3,epoch 0)");
+}
+
 TEST(Roster, IsDecodedAsItWasEncoded) {
   const Roster roster{"job 1", Epoch{7}, {request(0).member, request(1).member}};
   EXPECT_EQ(decode_roster(encode(roster)), roster);
   const Join back = decode_join(encode(request(2)));
   EXPECT_EQ(back.member, request(2).member);
   EXPECT_EQ(back.size, 3u);
+  EXPECT_EQ(back.version, "2.0");
+  Join older = request(2);
+  older.version.clear();
+  EXPECT_EQ(decode_join(encode(older)).version, "");
 }
 
 TEST(Roster, RefusesEveryTruncationAndExtraBytes) {

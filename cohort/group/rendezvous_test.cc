@@ -12,6 +12,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/slowdown.h"
+#include "cohort/base/version.h"
 #include "cohort/group/join.h"
 #include "cohort/group/secret_server.h"
 #include "cohort/net/auth/acceptor.h"
@@ -90,6 +91,22 @@ TEST(Rendezvous, GivesEveryRankTheSameRoster) {
   for (const Joined& one : all) EXPECT_EQ(one.roster, all[0].roster);
   EXPECT_EQ(all[0].roster.epoch, Epoch{0});
   EXPECT_EQ(all[0].roster.members[3].address, all[0].listener.address.text());
+}
+
+TEST(Rendezvous, ARankOfAnotherVersionIsToldBothVersions) {
+  TestRendezvous test(2);
+  auto patched = std::async(std::launch::async, [&] {
+    JoinOptions options{.start_timeout = 20s, .say = {}};
+    options.version = std::string(version()) + "+patched";
+    return join_at(ours(1, 2), "job", test.server->address(), test.secret, options);
+  });
+  const auto expected = fmt::format("runs Cohort {0}+patched, the coordinator of job 'job' on", version());
+  const std::string text = failure_of(patched);
+  EXPECT_THAT(text, HasSubstr(expected));
+  EXPECT_THAT(text, HasSubstr(fmt::format("runs Cohort {}: install the same version everywhere", version())));
+  EXPECT_THAT(test.said.all(), HasSubstr(expected));
+  auto zero = test.start(0), one = test.start(1);
+  EXPECT_EQ(one.get().roster, zero.get().roster) << "the job goes on";
 }
 
 TEST(Rendezvous, FormsLaterEpochsAndLeaksNothing) {

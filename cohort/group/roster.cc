@@ -1,8 +1,10 @@
 #include "cohort/group/roster.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "cohort/base/error.h"
@@ -83,6 +85,7 @@ std::vector<std::byte> encode(const Join& join) {
   Writer w;
   write_member(w, join.member);
   w.number<std::uint64_t>(join.size);
+  if (!join.version.empty()) w.text(join.version);
   return w.take();
 }
 
@@ -91,8 +94,20 @@ Join decode_join(ConstBytes bytes) {
   Join join;
   join.member = read_member(r);
   join.size = static_cast<std::uint32_t>(r.number(kMostMembers));
+  if (r.left() > 0) {
+    join.version = r.text();
+    if (join.version.empty()) throw_failure(Kind::corrupt, "a rendezvous message holds a version without letters");
+  }
   r.end();
   return join;
+}
+
+std::string another_version(std::string_view who, std::string_view its, std::string_view job, std::string_view version) {
+  std::array<char, 65> host{};
+  gethostname(host.data(), host.size() - 1);
+  return fmt::format("rendezvous: {} runs {}, the coordinator of job '{}' on {} runs Cohort {}: install the same version everywhere", who,
+                     its.empty() ? "a Cohort that does not tell its version, an older one" : fmt::format("Cohort {}", its), job,
+                     host.data(), version);
 }
 
 std::string name_ranks(const std::vector<Rank>& ranks) {

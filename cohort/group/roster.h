@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cohort/base/bytes.h"
@@ -33,12 +34,16 @@ struct Roster {
 struct Join {
   Member member;
   std::uint32_t size = 0;  // how many ranks it expects
+  std::string version{};   // of Cohort; empty: one that does not say
 };
 
 std::vector<std::byte> encode(const Roster& roster);
 std::vector<std::byte> encode(const Join& join);
 Roster decode_roster(ConstBytes bytes);
 Join decode_join(ConstBytes bytes);
+
+// The refusal of a member ("rank 3 (process 4711 on here)") whose Cohort is of another version than the coordinator's.
+std::string another_version(std::string_view who, std::string_view its, std::string_view job, std::string_view version);
 
 // "rank 3", "ranks 1, 2 and 5", "ranks 1, 2, 3 and 60 more"
 std::string name_ranks(const std::vector<Rank>& ranks);

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log.h"
+#include "cohort/base/log_worker.h"
 #include "cohort/base/text.h"
 #include "cohort/collective/cost/calibration_file.h"
 #include "cohort/net/connect.h"
@@ -38,16 +40,18 @@ std::optional<elastic::ElasticWorkerOptions> ElasticJob::from_environment(const 
                   "COHORT_ELASTIC={} without COHORT_JOB, COHORT_RENDEZVOUS and COHORT_SECRET_FILE: `cohort run --min-n` sets all",
                   heartbeat);
   const std::string tls = value("COHORT_TLS"), shards = value("COHORT_SHARDS"), host = value("COHORT_HOST"),
-                    interface = value("COHORT_INTERFACE");
+                    interface = value("COHORT_INTERFACE"), number = value("COHORT_RANK");
   refuse_other_backends(value("COHORT_BACKEND"));
   const net::Address coordinator = net::Address::parse(rendezvous);
   return elastic::ElasticWorkerOptions{.job = job,
                                        .coordinator = coordinator,
                                        .secret = net::Secret::from_file(secret).use_tls(!tls.empty() && parse_bool(tls)),
+                                       .launch = value("COHORT_LAUNCH_ID"),
                                        .host = host.empty() ? group::kThisHost : host,
                                        .listen = interface.empty() ? net::address_towards(coordinator) : net::interface_address(interface),
                                        .shards = !shards.empty() && parse_bool(shards),
-                                       .heartbeat = parse_seconds(heartbeat)};
+                                       .heartbeat = parse_seconds(heartbeat),
+                                       .number = number.empty() ? -1 : static_cast<int>(parse_int(number))};
 }
 
 ElasticJob::ElasticJob(elastic::ElasticWorkerOptions elastic_worker, JobOptions options)
@@ -56,9 +60,16 @@ ElasticJob::ElasticJob(elastic::ElasticWorkerOptions elastic_worker, JobOptions 
         refuse_other_backends(options.backend);  // before it joins
         return std::move(options);
       }()),
-      elastic_worker_(std::move(elastic_worker)) {}
+      elastic_worker_(std::move(elastic_worker)) {
+  name_in_log(kNoRank);
+}
+
+void ElasticJob::name_in_log(Rank rank) const {
+  worker_options_.number >= 0 ? set_log_worker(worker_options_.number, rank) : set_log_rank(rank);
+}
 
 std::unique_ptr<collective::Communicator> ElasticJob::connect(const elastic::ElasticWorker::Begun& epoch) {
+  name_in_log(epoch.rank);
   std::shared_ptr<net::PeerLinks> links;
   if (epoch.roster.size() == 1) {
     links = std::move(net::loopback_world(1).front());
@@ -94,7 +105,7 @@ std::unique_ptr<collective::Communicator> ElasticJob::connect(const elastic::Ela
 }
 
 bool ElasticJob::commit(collective::Communicator& comm) {
-  const auto called_off = [&] { throw_failure(Kind::aborted, "epoch {} is over: its roster changes", comm.epoch().value); };
+  const auto called_off = [&] { throw_failure(Kind::aborted, "membership epoch {} is over: its roster changes", comm.epoch().value); };
   if (!elastic_worker_.prepare()) called_off();
   std::int32_t wishes = elastic_worker_.change_requested() ? 1 : 0;
   comm.all_reduce(collective::piece(std::span(&wishes, 1)), collective::Op::sum, {.name = "vote of the step"});

@@ -37,6 +37,8 @@ class ElasticJob {
   void leave_epoch(std::unique_ptr<collective::Communicator> comm, const Error* error);
 
  private:
+  void name_in_log(Rank rank) const;
+
   const elastic::ElasticWorkerOptions worker_options_;
   const JobOptions options_;
   elastic::ElasticWorker elastic_worker_;

@@ -263,7 +263,7 @@ void Agent::take_own_signals() {
     if (number == SIGCHLD) {
       for (const auto& e : ranks_.take_ends()) {
         ranks_.move(Clock::now(), true, true);  // its last lines go before its end
-        channel_.send(AgentFrame::ended, encode(AgentEnded{number_of(e.rank), e.status}));
+        channel_.send(AgentFrame::ended, encode(AgentEnded{number_of(e.rank), e.status, e.for_memory}));
       }
     } else if (elastic() && (number == SIGTERM || number == SIGUSR1)) {
       channel_.send(AgentFrame::leaving);

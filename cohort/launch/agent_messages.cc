@@ -40,7 +40,7 @@ void write_setting(Writer& w, const RankSetting& s) {
   w.integer(s.tls ? 1 : 0);
   w.integer(s.shards ? 1 : 0);
   w.real(s.start_timeout);
-  for (const auto& value : {s.job, s.role, s.log_level, s.master_addr, s.interface, s.elastic}) w.text(value);
+  for (const auto& value : {s.job, s.role, s.log_level, s.master_addr, s.interface, s.launch, s.elastic}) w.text(value);
 }
 
 RankSetting read_setting(Reader& r) {
@@ -50,7 +50,7 @@ RankSetting read_setting(Reader& r) {
   s.tls = r.flag();
   s.shards = r.flag();
   s.start_timeout = r.real();
-  for (std::string* value : {&s.job, &s.role, &s.log_level, &s.master_addr, &s.interface, &s.elastic}) *value = r.text();
+  for (std::string* value : {&s.job, &s.role, &s.log_level, &s.master_addr, &s.interface, &s.launch, &s.elastic}) *value = r.text();
   return s;
 }
 
@@ -187,10 +187,10 @@ AgentOutput decode_output(ConstBytes bytes) {
   return m;
 }
 
-std::vector<std::byte> encode(const AgentEnded& m) { return encode(std::vector<int>{m.rank, m.status}); }
+std::vector<std::byte> encode(const AgentEnded& m) { return encode(std::vector<int>{m.rank, m.status, m.for_memory ? 1 : 0}); }
 AgentEnded decode_ended(ConstBytes bytes) {
-  const auto numbers = decode_numbers(bytes, 2, 2);
-  return {numbers[0], numbers[1]};
+  const auto numbers = decode_numbers(bytes, 3, 3);
+  return {numbers[0], numbers[1], numbers[2] != 0};
 }
 
 std::vector<std::byte> encode(const AgentError& m) {

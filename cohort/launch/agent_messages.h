@@ -66,6 +66,7 @@ struct AgentOutput {
 struct AgentEnded {
   int rank = 0;
   int status = 0;
+  bool for_memory = false;  // MemoryKills
 };
 struct AgentError {
   int code = 1;

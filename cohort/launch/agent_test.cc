@@ -91,6 +91,8 @@ TEST(AgentMessages, SurviveEncodingAndDecoding) {
   AgentInit init{.job = "j", .secret = net::Secret::random(), .first = 2, .addresses = {"1.2.3.4:5"}, .start_timeout = 1.5};
   EXPECT_EQ(encode(decode_init(encode(init))), encode(init));
   order.setting.elastic = "0.5s";
+  order.setting.launch = "5f3a9c01d2e4";
+  EXPECT_EQ(decode_start(encode(order)).setting.launch, "5f3a9c01d2e4");
   order.preemptible = order.saves = true;
   EXPECT_TRUE(decode_start(encode(order)).elastic() && decode_start(encode(order)).preemptible && decode_start(encode(order)).saves);
   EXPECT_EQ(decode_start_worker(encode(AgentStartWorker{7, 1})).slot, 1);

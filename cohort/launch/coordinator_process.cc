@@ -29,11 +29,12 @@ namespace cohort::launch {
 namespace {
 
 // Messages between two processes of one program: a letter, a number, a text. A worker is its process and, first in the text, its host.
-constexpr char kLine = 's', kWanted = 'w', kReleased = 'g', kRejoined = 'r', kFirstEpoch = 'b', kOver = 'o',
-               kFailed = 'f';                                     // the coordinator
-constexpr char kEnded = 'e', kVanished = 'v', kNotStarted = 'n';  // the supervisor
+constexpr char kLine = 's', kWanted = 'w', kReleased = 'g', kRejoined = 'r', kFirstEpoch = 'b', kOver = 'o', kFailed = 'f', kBegun = 'm',
+               kCommitted = 'c', kAlive = 'a';                                 // the coordinator
+constexpr char kEnded = 'e', kVanished = 'v', kNotStarted = 'n', kPing = 'p';  // the supervisor
 constexpr char kEndOfHost = '\n';
 constexpr const char* kName = "coordinator";  // as ps shows it
+constexpr int kPings = 10;                    // within its silence_limit() it is asked so many times whether it still works
 constexpr int kHangMs = 1000;                 // a coordinator that reads no message for so long hangs
 constexpr std::size_t kMaxText = 16 << 10;
 constexpr std::size_t kHeader = 1 + sizeof(std::int64_t);
@@ -54,6 +55,12 @@ std::string about(const elastic::Process& process, const std::string& how = "") 
 
 elastic::Process process_of(const Message& m) { return {.pid = m.number, .host = m.text.substr(0, m.text.find(kEndOfHost))}; }
 std::string how_of(const Message& m) { return m.text.substr(std::min(m.text.size(), m.text.find(kEndOfHost) + 1)); }
+
+Begun begun_of(const Message& m) {
+  const std::string text = how_of(m);
+  const auto space = std::min(text.size(), text.find(' '));
+  return {process_of(m), Epoch{static_cast<std::uint32_t>(std::atol(text.c_str()))}, Rank{std::atoi(text.c_str() + space)}};
+}
 
 bool post(int fd, const std::string& bytes, int flags) {
   ssize_t n = -1;
@@ -103,6 +110,11 @@ void coordinate(elastic::ElasticCoordinatorOptions how, net::Listener listener, 
   how.released = [send](const elastic::Process& process) { send(kReleased, process.pid, about(process)); };
   how.rejoined = [send](const elastic::Process& process) { send(kRejoined, process.pid, about(process)); };
   how.first_epoch = [send] { send(kFirstEpoch, 0, ""); };
+  how.begun = [send](const elastic::Process& process, Epoch epoch, Rank rank) {
+    send(kBegun, process.pid, about(process, fmt::format("{} {}", epoch.value, rank.value)));
+  };
+  how.first_commit = [send] { send(kCommitted, 0, ""); };
+  how.alive = [send] { send(kAlive, 0, ""); };
   how.over = [send, fail](const std::optional<Error>& error) { error ? fail(*error) : send(kOver, 0, ""); };
   try {
     elastic::ElasticCoordinator coordinator(std::move(how), std::move(listener));
@@ -110,6 +122,7 @@ void coordinate(elastic::ElasticCoordinatorOptions how, net::Listener listener, 
       if (m->what == kEnded) coordinator.process_ended(process_of(*m), how_of(*m));
       if (m->what == kVanished) coordinator.process_vanished(process_of(*m), how_of(*m));
       if (m->what == kNotStarted) coordinator.spawn_failed(m->text);
+      if (m->what == kPing) coordinator.ping();
     }
   } catch (const Failure& failure) {  // its log, or its port: started again it would fail again
     send(kLine, 0, fmt::format("the coordinator cannot work: {}", failure.what()));
@@ -141,6 +154,9 @@ void CoordinatorProcess::start(elastic::Workforce workforce) {
   std::fflush(nullptr);
   pid_ = fork();
   if (pid_ < 0) throw_system("cannot start the coordinator (fork)");
+  answered_ = true;
+  asked_ = last_check_ = Clock::now();
+  next_look_ = Deadline::in(silence_limit() / kPings);
   if (pid_ > 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != supervisor) _exit(kExitSignalBase + SIGKILL);  // it died before PR_SET_PDEATHSIG
@@ -149,6 +165,7 @@ void CoordinatorProcess::start(elastic::Workforce workforce) {
   channel_.release();
   elastic::ElasticCoordinatorOptions how{.rules = rules_, .secret = secret_, .log = {}, .say = {}, .respawn = {}};
   how.log_file = log_.get();
+  how.silence_limit = std::max(rules_.wait_limit, kWorkersWait * silence_limit().count());
   how.workforce = std::move(workforce);
   coordinate(std::move(how), std::move(listener_), its.get());
   std::fflush(nullptr);
@@ -188,6 +205,25 @@ void CoordinatorProcess::send(char what, std::int64_t number, const std::string&
   if (poll(&writable, 1, kHangMs) <= 0 || !post(channel_.get(), message, MSG_DONTWAIT)) kill(pid_, SIGKILL);
 }
 
+// Time in which this process was itself suspended does not count: no answer could be seen in it.
+void CoordinatorProcess::check_alive() {
+  if (pid_ <= 0 || closed_ || !next_look_.passed()) return;
+  receive();
+  const auto now = Clock::now(), before = std::exchange(last_check_, now);
+  const Seconds interval = silence_limit() / kPings;
+  if (now - before > 2 * interval) asked_ += now - before;
+  next_look_ = Deadline::in(interval);
+  if (answered_) {
+    answered_ = false;
+    asked_ = now;
+    return send(kPing, 0, "");
+  }
+  if (now - asked_ < silence_limit()) return;
+  events_.lines.push_back(fmt::format("the coordinator (process {}) has not answered for {}: it is stopped, or hangs; it is killed", pid_,
+                                      format_seconds(silence_limit())));
+  kill(pid_, SIGKILL);
+}
+
 void CoordinatorProcess::process_ended(const elastic::Process& process, const std::string& how) {
   send(kEnded, process.pid, about(process, how));
 }
@@ -200,11 +236,14 @@ void CoordinatorProcess::receive() {
   while (channel_) {
     const auto m = receive_from(channel_.get(), MSG_DONTWAIT);
     if (!m) return;
+    answered_ = true;
     if (m->what == kLine) events_.lines.push_back(m->text);
     if (m->what == kWanted) events_.wanted += static_cast<int>(m->number);
     if (m->what == kRejoined) ++events_.rejoined;
     if (m->what == kReleased) events_.released.push_back(process_of(*m));
     if (m->what == kFirstEpoch) formed_ = true;
+    if (m->what == kBegun) events_.begun.push_back(begun_of(*m));
+    if (m->what == kCommitted) committed_ = true;
     if (m->what == kOver && !ending_) ending_ = elastic::ElasticCoordinator::Ending{};
     if (m->what == kFailed && !ending_)
       ending_ = elastic::ElasticCoordinator::Ending{Error{static_cast<Kind>(m->number), m->text, kNoRank}};

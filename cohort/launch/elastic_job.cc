@@ -17,11 +17,13 @@ namespace {
 constexpr Seconds kSaveLimit{8};      // for workers without a coordinator, to save what they have and end
 constexpr Seconds kHangLimit{60};     // an elastic `cohort train` is over and a worker has ended well: how long another may take
 constexpr Seconds kNoWorkerLimit{2};  // a job without any worker: for its coordinator to ask for new ones
+constexpr Seconds kShortLife{1}, kFirstDelay{0.1}, kLongestDelay{2};  // a worker that ended sooner: before another is started in its place
 constexpr int kMaxUsageFailures = 3;  // workers that joined later and said that the settings are wrong, before no more are started
 
 }  // namespace
 
 void ElasticJob::start() {
+  for (int worker = 0; worker < plan_.ranks; ++worker) name_worker(worker);
   if (plan_.hosts.empty()) {
     local_ = &start_here();
     return;
@@ -42,7 +44,7 @@ void ElasticJob::start_discovery() {
 }
 
 Deadline ElasticJob::add_polls(std::vector<pollfd>& fds) {
-  Deadline next = hang_deadline_;
+  Deadline next = hang_deadline_.sooner(start_after_).sooner(rendezvous_.next_look());
   if (!ranks_->busy()) next = next.sooner(no_worker_deadline_);
   if (!discovery_) return next;
   discovery_->add_polls(fds);
@@ -61,21 +63,48 @@ void ElasticJob::child_ended(pid_t pid, int status) {
   JobLoop::child_ended(pid, status);
 }
 
+std::string ElasticJob::name_of(int worker) const {
+  const auto part = parts_.find(worker);
+  return part == parts_.end() ? fmt::format("worker {}", worker) : fmt::format("worker {} (rank {})", worker, part->second.rank.value);
+}
+
+void ElasticJob::name_worker(int worker) {
+  started_at_.try_emplace(worker, Clock::now());
+  terminal_.screen().name(worker, name_of(worker));
+}
+
+// Of a job that was given up only the cause is still to be said: what its coordinator makes of the workers that end now is none.
+void ElasticJob::coordinator_says(const std::string& line) { given_up_ ? say_verbose(line) : say(line); }
+
+// Workers are told of an epoch after the launcher is.
+void ElasticJob::before_output() {
+  for (const Begun& begun : rendezvous_.take_begun()) {
+    for (int worker = ranks_->first(); worker < ranks_->first() + ranks_->size(); ++worker) {
+      if (!(*ranks_)[worker].running() || process_of(worker) != begun.process) continue;
+      parts_[worker] = {begun.epoch, begun.rank};
+      name_worker(worker);
+    }
+  }
+}
+
 // The job goes on without it, unless it is one of the first and has said that the settings are wrong: they are for all of them.
 void ElasticJob::note_end(const Ranks::Ended& e) {
   const elastic::Process process = process_of(e.rank);
   if (!e.seen) return note_lost_with_host(e, process);
   const bool unexpected = e.status != 0 && !rendezvous_.released(process) && !stopped();
   const std::string where = (*ranks_)[e.rank].host.empty() ? "" : fmt::format(" on host {}", process.host);
-  const std::string text = fmt::format("worker {} (process {}{}) ended: {}", e.rank, process.pid, where, e.how);
+  const std::string text = fmt::format("{} (process {}{}) ended: {}", name_of(e.rank), process.pid, where, e.how);
   const bool after_training = failed_after_training(e);
-  unexpected || after_training ? say(text) : say_verbose(text);
-  if (after_training && !failed_after_end_) failed_after_end_ = e;
   const bool usage_failure = exit_code_of(e.status) == kExitUsage && plan_.worker.reports_usage;
-  if (usage_failure && e.rank < plan_.ranks) return fail(e.rank, e.status);
+  const bool told = usage_failure && e.rank < plan_.ranks;  // by itself, in the one line that is to be the last
+  (unexpected && !told && !given_up_) || after_training ? say(text) : say_verbose(text);
+  if (after_training) note_failure_after_end(e);
+  if (told) return fail(e.rank, e.status);
   if (usage_failure && ++usage_failures_ == kMaxUsageFailures)
     say("the settings are no longer what the others train with: no more workers are started; SIGUSR2 asks for one when they are");
   if (unexpected) last_end_ = e;
+  if (unexpected && !usage_failure && !rendezvous_.ending()) note_own_failure(e);
+  if (unexpected) note_life(e.rank);
   if (stopped() && e.status != 0) stopped_worker_failed_ = true;
   if (e.status == 0 && plan_.worker.preemptible && rendezvous_.ending() && hang_deadline_.never())
     hang_deadline_ = Deadline::in(kHangLimit);
@@ -83,9 +112,60 @@ void ElasticJob::note_end(const Ranks::Ended& e) {
   if (ranks_->running() == 0) no_worker_deadline_ = Deadline::in(kNoWorkerLimit);
 }
 
-// What a program does after training is its own, and nobody is started again for it. A worker of `cohort train` has saved by then.
+RankFailure ElasticJob::report_of(const Ranks::Ended& e) const {
+  const RankState& state = (*ranks_)[e.rank];
+  return {.rank = e.rank,
+          .pid = state.pid,
+          .status = e.status,
+          .after = elapsed(),
+          .last_lines = output_.last_lines(e.rank),
+          .host = state.host,
+          .name = name_of(e.rank),
+          .how = e.how};
+}
+
+// Where the next worker would end so, too, those that are left save what they have, and the job ends.
+void ElasticJob::note_own_failure(const Ranks::Ended& e) {
+  if (!WorkerFailures::is_own(e.status) || given_up_) return;
+  ranks_->move(Clock::now(), true, true);  // all that it wrote before it ended
+  RankFailure report = report_of(e);
+  const auto part = parts_.find(e.rank);
+  const auto why = own_failures_.add({.worker = e.rank,
+                                      .name = report.name,
+                                      .status = e.status,
+                                      .epoch = part == parts_.end() ? 0 : part->second.epoch.value,
+                                      .started = ranks_->size(),
+                                      .last_lines = report.last_lines},
+                                     rendezvous_.committed());
+  if (!first_failure_) first_failure_ = std::move(report);
+  if (!why) return;
+  given_up_ = true;
+  say(*why);
+  stop(SIGTERM, plan_.options.stop_grace);
+}
+
+// Workers that end as soon as they are started, whatever kills them, are not started as fast as the machine can.
+void ElasticJob::note_life(int worker) {
+  const auto at = started_at_.find(worker);
+  const bool brief = at != started_at_.end() && Clock::now() - at->second < kShortLife;
+  if (!brief) {
+    start_delay_ = Seconds{0};
+  } else if (start_after_.never()) {
+    start_delay_ = std::clamp(2 * start_delay_, kFirstDelay, kLongestDelay);
+    start_after_ = Deadline::in(start_delay_);
+  }
+}
+
+void ElasticJob::note_failure_after_end(const Ranks::Ended& e) {
+  ranks_->move(Clock::now(), true, true);  // all that it wrote before it ended
+  if (!failed_after_end_) failed_after_end_ = report_of(e);
+}
+
+// What a program does after training is its own, and nobody is started again for it. A worker of `cohort train` has saved by then, or says
+// by its exit status that it could not.
 bool ElasticJob::failed_after_training(const Ranks::Ended& e) const {
-  if (e.status == 0 || plan_.worker.preemptible || stopped() || timed_out_ || terminal_.reader_gone()) return false;
+  if (e.status == 0 || (plan_.worker.preemptible && !WIFEXITED(e.status)) || stopped() || timed_out_ || terminal_.reader_gone())
+    return false;
   const auto ending = rendezvous_.ending();
   return ending && !ending->error;
 }
@@ -95,8 +175,7 @@ void ElasticJob::note_lost_with_host(const Ranks::Ended& e, const elastic::Proce
   if (ranks_->running() == 0) no_worker_deadline_ = Deadline::in(kNoWorkerLimit);
   if (stopped() || host_failure_) return;
   if (!last_end_) last_end_ = e;
-  if (rendezvous_.formed()) return rendezvous_.process_vanished(process, e.how);
-  ++missing_;
+  rendezvous_.formed() ? rendezvous_.process_vanished(process, e.how) : rendezvous_.process_ended(process, e.how);
 }
 
 elastic::Process ElasticJob::process_of(int worker) const {
@@ -122,7 +201,9 @@ void ElasticJob::look_for_hosts() {
 
 void ElasticJob::start_missing_workers() {
   missing_ = std::max(0, missing_ + rendezvous_.take_wanted() + std::exchange(requested_, 0) - rendezvous_.take_rejoined());
-  if (stopped() || !failures_.empty() || host_failure_ || timed_out_ || rendezvous_.ending()) return void(missing_ = 0);
+  if (stopped() || given_up_ || !failures_.empty() || host_failure_ || timed_out_ || rendezvous_.ending()) return void(missing_ = 0);
+  if (!start_after_.never() && !start_after_.passed()) return;
+  start_after_ = Deadline{};
   if (usage_failures_ >= kMaxUsageFailures) return;
   remote_ != nullptr ? start_workers_on_hosts() : start_workers_here();
 }
@@ -131,6 +212,7 @@ void ElasticJob::start_workers_on_hosts() {
   for (; missing_ > 0 && remote_->has_free_slot(); --missing_) {
     output_.open_more();
     const int number = remote_->add();
+    name_worker(number);
     say_verbose(fmt::format("worker {} is to run on host {}", number, (*ranks_)[number].host));
   }
   if (missing_ > reported_missing_)
@@ -145,6 +227,7 @@ void ElasticJob::start_workers_here() {
     try {
       output_.open_more();
       const int number = local_->add(child_plan(plan_, setting, signals_));
+      name_worker(number);
       say_verbose(fmt::format("worker {} is process {}", number, (*ranks_)[number].pid));
     } catch (const std::exception& problem) {
       rendezvous_.spawn_failed(problem.what());
@@ -157,7 +240,7 @@ void ElasticJob::start_workers_here() {
 void ElasticJob::restart_coordinator_if_due() {
   if (rendezvous_.coordinator_due() && (ranks_->busy() || !rendezvous_.ending())) {
     rendezvous_.restart_coordinator(workforce());
-    for (const auto& line : rendezvous_.take_lines()) say(line);
+    for (const auto& line : rendezvous_.take_lines()) coordinator_says(line);
     say_verbose(fmt::format("the coordinator is process {}", rendezvous_.coordinator()));
   }
   const auto ending = rendezvous_.ending();
@@ -178,13 +261,16 @@ elastic::Workforce ElasticJob::workforce() const {
 // An elastic job may be without any worker for a moment, while its replacements are being started.
 bool ElasticJob::goes_on() const {
   if (ranks_->busy()) return true;
-  if (stopped() || !failures_.empty() || host_failure_ || timed_out_ || terminal_.reader_gone() || rendezvous_.ending()) return false;
+  if (stopped() || given_up_ || !failures_.empty() || host_failure_ || timed_out_ || terminal_.reader_gone() || rendezvous_.ending())
+    return false;
+  if (missing_ > 0 && !start_after_.never()) return true;
   if (remote_ != nullptr && missing_ > 0 && usage_failures_ < kMaxUsageFailures)
     return true;  // a host may come back; the coordinator knows when that takes too long
   return !no_worker_deadline_.passed();
 }
 
 void ElasticJob::check_deadlines() {
+  rendezvous_.check_coordinator();
   if (!hang_deadline_.passed()) return;
   hang_deadline_ = Deadline{};
   if (ranks_->running() > 0 && !stopping()) end_hung_workers();
@@ -197,18 +283,34 @@ void ElasticJob::end_hung_workers() {
   stop(SIGTERM, plan_.options.grace);
 }
 
+// Where the run goes on from, as far as the launcher can know.
+std::string ElasticJob::next_start() const {
+  if (!plan_.worker.newest_checkpoint) return "";
+  const std::string newest = plan_.worker.newest_checkpoint();
+  return newest.empty() ? "; nothing was saved: started again it begins anew" : fmt::format("; started again it goes on from {}", newest);
+}
+
+// The cause comes last.
+int ElasticJob::say_failure(const std::string& text) {
+  say(text + next_start());
+  if (!first_failure_) return kExitFailure;
+  terminal_.screen().say(failure_text(*first_failure_));
+  return exit_code_of(first_failure_->status);
+}
+
 std::optional<int> ElasticJob::own_exit_code() {
   const auto ending = rendezvous_.ending();
+  if (given_up_) return say_failure(fmt::format("the job was given up after {}", format_seconds(elapsed())));
   if (ending && !ending->error && failed_after_end_) {
-    say(fmt::format("worker {} failed after the job had been trained to its end: {}", failed_after_end_->rank, failed_after_end_->how));
+    say(fmt::format("{} failed after the job had been trained to its end", failed_after_end_->name));
+    terminal_.screen().say(failure_text(*failed_after_end_));
     return exit_code_of(failed_after_end_->status);
   }
   if (ending && !ending->error) return say_verbose(fmt::format("trained to the end after {}", format_seconds(elapsed()))), 0;
   if (ending && ending->error->kind != Kind::peer_lost) return kExitFailure;  // the coordinator has said why
-  const std::string how = last_end_ ? fmt::format("; the last one, worker {}, ended with {}", last_end_->rank, last_end_->how) : "";
-  say(fmt::format("no worker is left after {}{}; the job goes on from its newest checkpoint when it is started again",
-                  format_seconds(elapsed()), how));
-  const int code = last_end_ ? exit_code_of(last_end_->status) : kExitFailure;
+  const std::string how = last_end_ ? fmt::format("; the last one, {}, ended: {}", name_of(last_end_->rank), last_end_->how) : "";
+  const int failure_code = say_failure(fmt::format("no worker is left after {}{}", format_seconds(elapsed()), how));
+  const int code = last_end_ ? exit_code_of(last_end_->status) : failure_code;
   return code == 0 ? kExitFailure : code;
 }
 

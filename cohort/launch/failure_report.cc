@@ -17,6 +17,11 @@ namespace {
 constexpr std::size_t kTailLines = 10;
 constexpr std::size_t kTailLineBytes = 300;
 
+// The backtrace in an error of torch: below the message, and longer than what is kept.
+bool is_backtrace(std::string_view line) {
+  return line.starts_with("frame #") || (line.starts_with("Exception raised from ") && line.ends_with("(most recent call first):"));
+}
+
 }  // namespace
 
 std::string signal_name(int number) {
@@ -29,11 +34,19 @@ std::string describe_status(int status) {
   return fmt::format("killed by {}{}", signal_name(WTERMSIG(status)), WCOREDUMP(status) ? " (core dumped)" : "");
 }
 
+std::string describe_end(int status, bool for_memory) {
+  return describe_status(status) + (for_memory
+                                        ? ", probably for want of memory: the kernel killed a process of its host for that; raise the "
+                                          "memory limit or run fewer ranks there (`cohort plan` tells what training needs)"
+                                        : "");
+}
+
 int exit_code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : kExitSignalBase + WTERMSIG(status); }
 
 void StderrTail::add(std::string_view bytes) {
   for (const char c : bytes) {
     if (c == '\n') {
+      if (is_backtrace(lines_.back())) lines_.back().clear();
       if (!lines_.back().empty()) lines_.emplace_back();
       if (lines_.size() > kTailLines + 1) lines_.pop_front();
     } else if (lines_.back().size() < kTailLineBytes) {
@@ -50,17 +63,18 @@ std::vector<std::string> StderrTail::lines() const {
 }
 
 int blamed_rank(const std::vector<std::string>& last_lines, int rank) {
-  static const std::regex kLoss(R"(\brank (\d{1,9}) (at \S+ )?(left|died|aborted)\b)");
+  static const std::regex kLoss(R"(\brank (\d{1,9}) (at \S+ )?(left|died|aborted)\b|\bfailed on rank (\d{1,9}), which reports the cause)");
   for (auto line = last_lines.rbegin(); line != last_lines.rend(); ++line)
     if (std::smatch found; std::regex_search(*line, found, kLoss))
-      if (const int other = std::stoi(found[1]); other != rank) return other;
+      if (const int other = std::stoi(found[1].matched ? found[1] : found[4]); other != rank) return other;
   return -1;
 }
 
 std::string failure_text(const RankFailure& f) {
   std::string text =
-      fmt::format("cohort run: rank {}{} failed first: {} (pid {}, after {})", f.rank,
-                  f.host.empty() ? "" : fmt::format(" on host {}", f.host), describe_status(f.status), f.pid, format_seconds(f.after));
+      fmt::format("cohort run: {}{} failed first: {} (pid {}, after {})", f.name.empty() ? fmt::format("rank {}", f.rank) : f.name,
+                  f.host.empty() ? "" : fmt::format(" on host {}", f.host), f.how.empty() ? describe_status(f.status) : f.how, f.pid,
+                  format_seconds(f.after));
   if (f.others_stopped > 0)
     text += fmt::format("; the {} still running {} stopped", f.others_stopped, f.others_stopped == 1 ? "was" : "were");
   text += "\n";

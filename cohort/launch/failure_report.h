@@ -11,11 +11,12 @@
 
 namespace cohort::launch {
 
-std::string signal_name(int number);      // "SIGKILL"
-std::string describe_status(int status);  // of waitpid: "exit status 3", "killed by SIGSEGV (core dumped)"
-int exit_code_of(int status);             // 3, or 128 + the signal
+std::string signal_name(int number);                    // "SIGKILL"
+std::string describe_status(int status);                // of waitpid: "exit status 3", "killed by SIGSEGV (core dumped)"
+std::string describe_end(int status, bool for_memory);  // the same, and what MemoryKills says about it
+int exit_code_of(int status);                           // 3, or 128 + the signal
 
-// The last lines a rank wrote to stderr: what usually says why. Bounded in lines and bytes.
+// The last lines a rank wrote to stderr: what usually says why. Bounded in lines and bytes; without the frames of torch's backtraces.
 class StderrTail {
  public:
   void add(std::string_view bytes);
@@ -33,10 +34,12 @@ struct RankFailure {
   int others_stopped = 0;  // ranks that were still running
   std::vector<std::string> last_lines{};
   std::string host{};  // empty: this one
+  std::string name{};  // of a worker, whose rank changes; empty: "rank 2"
+  std::string how{};   // describe_end; empty: describe_status
 };
 std::string failure_text(const RankFailure& failure);
 
-// The rank over whose loss a rank failed, by its own last lines ("rank 2 died"); -1: they name none.
+// The rank over whose loss or error a rank failed, by its own last lines ("rank 2 died"); -1: they name none.
 int blamed_rank(const std::vector<std::string>& last_lines, int rank);
 
 // The ranks that failed before the others were asked to end, in the order in which that was noticed.

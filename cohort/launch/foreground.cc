@@ -148,7 +148,8 @@ int run_in_foreground(LaunchPlan plan) {
 int run_job(LaunchPlan plan) {
   for (const auto& [name, value] : plan.options.variables) plan.environment[name] = value;
   try {
-    plan.program = find_program({plan.options.command, plan.options.module, plan.options.no_python}, plan.environment);
+    const LaunchOptions& o = plan.options;
+    plan.program = find_program({o.command, o.module, o.no_python, o.python, example_folders()}, plan.environment);
   } catch (const NoProgram& e) {
     fmt::print(stderr, "cohort run: {}\n", e.what());
     return e.exit_code;

@@ -64,8 +64,8 @@ LocalRanks& JobLoop::start_here() {
   ranks.start(setting.first, children);
   ranks_ = std::move(local);
   for (int r = 0; r < plan_.ranks; ++r)
-    say_verbose(fmt::format("rank {} is process {}, cores {}", setting.first + r, ranks[setting.first + r].pid,
-                            list_cpus(children[static_cast<std::size_t>(r)].cpus)));
+    say_verbose(fmt::format("{} {} is process {}, cores {}", plan_.options.elastic() ? "worker" : "rank", setting.first + r,
+                            ranks[setting.first + r].pid, list_cpus(children[static_cast<std::size_t>(r)].cpus)));
   return ranks;
 }
 
@@ -93,7 +93,8 @@ void JobLoop::poll_once() {
   poll(fds.data(), fds.size(), next.left_ms());
 
   if (fds[1].revents != 0) on_foreground_lost();
-  for (const auto& line : rendezvous_.take_lines()) say(line);
+  for (const auto& line : rendezvous_.take_lines()) coordinator_says(line);
+  before_output();
   ranks_->move(Clock::now(), take_stdout, take_stderr);
   for (const auto& line : ranks_->take_verbose()) say_verbose(line);
   for (const auto& line : ranks_->take_messages()) say(line);
@@ -141,7 +142,7 @@ void JobLoop::note_ends() {
 void JobLoop::fail(int rank, int status) {
   if (host_failure_ || stopped() || timed_out_ || terminal_.reader_gone()) return;
   const RankState& lost = (*ranks_)[rank];
-  RankFailure failure{rank, lost.pid, status, elapsed(), 0, {}, lost.host};
+  RankFailure failure{rank, lost.pid, status, elapsed(), 0, {}, lost.host, {}, lost.how};
   if (!failures_.empty()) {
     const bool killed_by_others = WIFSIGNALED(status) && WTERMSIG(status) != SIGTERM && !killed_;  // by none of our signals
     if (!stop_at_.never() || killed_by_others) failures_.add(std::move(failure));
@@ -191,7 +192,7 @@ void JobLoop::shut_down() {
   ranks_->take_ends();
   if (!left.empty()) say(fmt::format("{} processes of this job could not be ended (process {} is one)", left.size(), left.front()));
   for (int i = 0; i < kLastReads && ranks_->anything_open() && !foreground_gone_; ++i) ranks_->move(Clock::now(), true, true);
-  for (const auto& line : rendezvous_.take_lines()) say(line);
+  for (const auto& line : rendezvous_.take_lines()) coordinator_says(line);
   terminal_.screen().finish_all();
 }
 

@@ -34,6 +34,8 @@ class JobLoop {
   virtual Deadline add_polls(std::vector<pollfd>& /*fds*/) { return {}; }
   virtual bool handle_signal(int /*number*/) { return false; }  // true: it is dealt with
   virtual void note_end(const Ranks::Ended& ended) = 0;
+  virtual void coordinator_says(const std::string& line) { say(line); }
+  virtual void before_output() {}  // what is read from ranks next may be shown under other names
   virtual void child_ended(pid_t pid, int status) { rendezvous_.child_ended(pid, status); }  // a child that is no rank
   virtual void after_ends() {}
   virtual void check_deadlines() {}

@@ -25,6 +25,7 @@ JobRendezvousOptions completed(JobRendezvousOptions options) {
 
 JobRendezvous::JobRendezvous(JobRendezvousOptions options)
     : options_(completed(std::move(options))),
+      launch_(random_number()),
       secret_file_(options_.secret),
       master_port_("127.0.0.1", options_.master_port),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -67,6 +68,10 @@ void JobRendezvous::open_elastic() {
   how.say = [this, queue](const std::string& text) { queue([&] { lines_.push_back(text); }); };
   how.respawn = [this, queue](int count) { queue([&] { wanted_ += count; }); };
   how.released = [this, queue](const elastic::Process& process) { queue([&] { released_.insert(process); }); };
+  how.begun = [this, queue](const elastic::Process& process, Epoch epoch, Rank rank) {
+    queue([&] { begun_.push_back({process, epoch, rank}); });
+  };
+  how.first_commit = [this, queue] { queue([&] { committed_ = true; }); };
   how.rejoined = [this, queue](const elastic::Process&) { queue([&] { ++rejoined_; }); };
   std::string folder = (std::filesystem::temp_directory_path() / "cohort.XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) throw_system(fmt::format("make the folder {}", folder));
@@ -106,6 +111,8 @@ void JobRendezvous::receive() {
   wanted_ += events.wanted;
   rejoined_ += events.rejoined;
   released_.insert(events.released.begin(), events.released.end());
+  begun_.insert(begun_.end(), events.begun.begin(), events.begun.end());
+  committed_ = process_->committed();
 }
 
 int JobRendezvous::take_wanted() {
@@ -122,6 +129,18 @@ int JobRendezvous::take_rejoined() {
 bool JobRendezvous::formed() {
   receive();
   return process_ ? process_->formed() : elastic_ && elastic_->formed();
+}
+
+bool JobRendezvous::committed() {
+  receive();
+  const std::lock_guard lock(mutex_);
+  return committed_;
+}
+
+std::vector<Begun> JobRendezvous::take_begun() {
+  receive();
+  const std::lock_guard lock(mutex_);
+  return std::exchange(begun_, {});
 }
 
 bool JobRendezvous::released(const elastic::Process& process) {
@@ -147,10 +166,12 @@ std::vector<std::string> JobRendezvous::take_lines() {
   return std::exchange(lines_, {});
 }
 
-std::string random_job_name() {
+std::string random_number() {
   std::uint64_t number = 0;
   if (getrandom(&number, sizeof number, 0) != sizeof number) throw_system("getrandom");
-  return fmt::format("run-{:012x}", number & 0xffffffffffff);
+  return fmt::format("{:012x}", number & 0xffffffffffff);
 }
+
+std::string random_job_name() { return "run-" + random_number(); }
 
 }  // namespace cohort::launch

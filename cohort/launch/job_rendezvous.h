@@ -38,6 +38,7 @@ class JobRendezvous {
   void open();
 
   const std::string& job() const { return options_.job; }
+  const std::string& launch() const { return launch_; }  // its number: another launch of the same name has another one
   const std::string& address() const { return address_; }
   std::string secret_file() const { return secret_file_.path(); }
   const net::Secret& secret() const { return options_.secret; }
@@ -56,9 +57,15 @@ class JobRendezvous {
   int take_rejoined();                             // workers that came back by themselves, likewise
   bool released(const elastic::Process& process);  // the job does not need it any more: it ends by itself
   bool formed();
+  bool committed();                 // a step of the job was
+  std::vector<Begun> take_begun();  // parts in membership epochs, since it was asked last
   std::optional<elastic::ElasticCoordinator::Ending> ending() const;
   // Its coordinator, where it is a process of its own.
   void child_ended(pid_t pid, int status);  // perhaps it
+  Deadline next_look() const { return process_ ? process_->next_look() : Deadline{}; }
+  void check_coordinator() {
+    if (process_) process_->check_alive();
+  }
   bool coordinator_due() const { return process_ && process_->due(); }
   void restart_coordinator(elastic::Workforce workforce) { process_->start(std::move(workforce)); }
   pid_t coordinator() const { return process_ ? process_->pid() : -1; }
@@ -68,6 +75,7 @@ class JobRendezvous {
   void open_elastic();
   void receive();  // from a coordinator in a process of its own
   const JobRendezvousOptions options_;
+  const std::string launch_;
   net::Listener listener_;  // until open()
   std::string address_;
   int port_ = 0;
@@ -79,6 +87,8 @@ class JobRendezvous {
   std::vector<std::string> lines_;       // guarded by mutex_
   int wanted_ = 0, rejoined_ = 0;        // guarded by mutex_
   std::set<elastic::Process> released_;  // guarded by mutex_
+  std::vector<Begun> begun_;             // guarded by mutex_
+  bool committed_ = false;               // guarded by mutex_
 
   std::unique_ptr<group::RendezvousServer> coordinator_;  // these two last: their threads use all of the above
   std::unique_ptr<elastic::ElasticCoordinator> elastic_;
@@ -86,5 +96,6 @@ class JobRendezvous {
 };
 
 std::string random_job_name();  // "run-5f3a9c01d2e4"
+std::string random_number();    // "5f3a9c01d2e4"
 
 }  // namespace cohort::launch

@@ -9,6 +9,7 @@
 #include "cohort/launch/binding.h"
 #include "cohort/launch/exit_codes.h"
 #include "cohort/launch/failure_report.h"
+#include "cohort/launch/job_rendezvous.h"
 #include "cohort/launch/program.h"
 #include "cohort/launch/rank_environment.h"
 
@@ -40,6 +41,14 @@ TEST(RankEnvironment, ThreadsOfTheUserStayUnlessTheOptionIsGiven) {
   EXPECT_EQ(rank_environment({{"OMP_NUM_THREADS", "8"}}, setting).at("OMP_NUM_THREADS"), "8");
   setting.threads_given = true;
   EXPECT_EQ(rank_environment({{"OMP_NUM_THREADS", "8"}}, setting).at("OMP_NUM_THREADS"), "3");
+}
+
+TEST(RankEnvironment, TheNumberOfALaunchIsItsOwn) {
+  const group::Environment outer{{"COHORT_LAUNCH_ID", "of a launcher around this one"}};
+  EXPECT_FALSE(rank_environment(outer, {}).contains("COHORT_LAUNCH_ID"));
+  const JobRendezvous one({.job = "name"}), another({.job = "name"});
+  EXPECT_NE(one.launch(), another.launch());
+  EXPECT_EQ(rank_environment(outer, {.launch = one.launch()}).at("COHORT_LAUNCH_ID"), one.launch());
 }
 
 TEST(RankEnvironment, StreamsOfTheCommandLineWinOverTheVariable) {
@@ -130,6 +139,54 @@ TEST(FindProgram, MissingOnesAreAnsweredWithWhatWasMeant) {
   EXPECT_EQ(refusal({folder.file("train_model")}, env).code, kExitNotExecutable);
   EXPECT_EQ(refusal({folder.path()}, env).code, kExitNotExecutable);
   EXPECT_THAT(refusal({"x.py"}, {{"PATH", "/bin"}, {"PYTHON_EXEC", "/no/python"}}).what, HasSubstr("x.py"));
+}
+
+TEST(FindProgram, ExamplesAreFoundBesideTheLauncherAndMissingOnesSaidToBe) {
+  const TempDir path("path"), examples("examples");
+  for (const char* name : {"01_hello", "02_wrap_your_loop"}) write_file_atomically(examples.file(name), "", 0755);
+  write_file_atomically(path.file("02_wrap"), "", 0755);
+  const group::Environment env{{"PATH", path.path()}};
+  const auto found = [&](const std::string& word) { return find_program({.command = {word, "x"}, .folders = {examples.path()}}, env); };
+  EXPECT_EQ(found("01_hello").path, examples.file("01_hello"));
+  EXPECT_THAT(found("01_hello").argv, ElementsAre("01_hello", "x"));
+  write_file_atomically(path.file("01_hello"), "", 0755);
+  EXPECT_EQ(found("01_hello").path, path.file("01_hello")) << "PATH comes first";
+  const auto missing = [&](const std::string& word) -> std::string {
+    try {
+      return found(word).path;
+    } catch (const NoProgram& e) {
+      EXPECT_EQ(e.exit_code, kExitNotFound);
+      return e.what();
+    }
+  };
+  EXPECT_EQ(missing("02_warp_your_loop"),
+            "cannot find '02_warp_your_loop' in PATH, " + examples.path() + "; did you mean '02_wrap_your_loop'?");
+  EXPECT_THAT(missing("02_wra"), HasSubstr("; did you mean '02_wrap' or '02_wrap_your_loop'?"));
+  EXPECT_EQ(missing("nothing_like_it"), "cannot find 'nothing_like_it' in PATH, " + examples.path());
+}
+
+TEST(FindProgram, TheInterpreterIsTheOneNamedThenThatOfTheInstallation) {
+  const TempDir folder("run");
+  for (const char* name : {"python3", "asked", "users", "torchruns", "installed"}) write_file_atomically(folder.file(name), "", 0755);
+  write_file_atomically(folder.file("train.py"), "", 0644);
+  group::Environment env{{"PATH", folder.path()}};
+  const auto python = [&](const std::string& asked) {
+    return find_program({.command = {folder.file("train.py")}, .python = asked}, env).path;
+  };
+  EXPECT_EQ(python(""), folder.file("python3"));
+  env["COHORT_INSTALLED_PYTHON"] = folder.file("installed");
+  EXPECT_EQ(python(""), folder.file("installed"));
+  env["PYTHON_EXEC"] = "torchruns";
+  EXPECT_EQ(python(""), folder.file("torchruns"));
+  env["COHORT_PYTHON"] = folder.file("users");
+  EXPECT_EQ(python(""), folder.file("users"));
+  EXPECT_EQ(python("asked"), folder.file("asked"));
+  try {
+    python("/no/python");
+    FAIL() << "it was found";
+  } catch (const NoProgram& e) {
+    EXPECT_THAT(std::string(e.what()), HasSubstr("--python=/no/python is no program"));
+  }
 }
 
 TEST(FailureReport, StatusesBecomeTextAndExitCodes) {

@@ -2,6 +2,7 @@
 // runs the rendezvous, and ends them all when one fails, when it is told to, or when the foreground process (foreground.h) is gone.
 // Threads: the main one; the coordinator has its own. Failure: exit statuses and lines on stderr; see docs/launching.md.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ struct WorkerTraits {
   int answer_status = 0;            // a rank that ends with it has answered, as `no`, and has not failed: ours is the same; 0: none
   Seconds recovery_limit{0};  // after a failure ranks end by themselves within this, without SIGTERM: survivors save a lost one's state
   elastic::HeldState held_state = elastic::HeldState::whole;  // elastic: what a worker has of the state
+  std::function<std::string()> newest_checkpoint{};  // its path, as the run goes on from when it is started again; "": there is none
 };
 
 struct LaunchPlan {

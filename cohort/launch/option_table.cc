@@ -6,6 +6,7 @@
 #include <cctype>
 #include <vector>
 
+#include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
 #include "cohort/collective/plugin/backend.h"
@@ -96,6 +97,8 @@ constexpr OptionRow kOptions[] = {
     {"-n --ranks -np --np --num-proc --nproc-per-node --nprocs", "N", "how many ranks to start; 'auto' is one per core, 'gpu' one per GPU",
      set_ranks},
     {"-m --module", "", "the command is a Python module", [](LaunchOptions& o, Text) { o.module = true; }},
+    {"--python", "PATH", "the interpreter of scripts and modules ($COHORT_PYTHON; that of the Python package's `cohort`; python3)",
+     [](LaunchOptions& o, Text v) { o.python = v; }},
     {"--no-python", "", "run the command itself, also when it ends in .py", [](LaunchOptions& o, Text) { o.no_python = true; }},
     {"--stdin", "0|none", "who reads the standard input: rank 0, or nobody",
      [](LaunchOptions& o, Text v) {
@@ -149,6 +152,14 @@ constexpr OptionRow kOptions[] = {
     {"--quorum", "RULE", "elastic: who goes on after a loss: minimum, --min-n workers; majority, also more than half of the last ones",
      [](LaunchOptions& o, Text v) {
        one_of(v, {"minimum", "majority"}), o.quorum = v == "majority" ? elastic::Quorum::majority : elastic::Quorum::minimum;
+     }},
+    {"--worker-state", "WHAT",
+     "elastic: what a worker holds of the state of training: whole; shard, its rank's part; buddy, also a copy of the part before "
+     "(sync=zero, and with buddy=true)",
+     [](LaunchOptions& o, Text v) {
+       using elastic::HeldState;
+       one_of(v, {"whole", "shard", "buddy"});
+       o.held_state = v == "whole" ? HeldState::whole : v == "shard" ? HeldState::shard : HeldState::shard_and_buddy;
      }},
     {"--supervised", "", "elastic: the coordinator is a process of its own; killed, it is started again and training goes on",
      [](LaunchOptions& o, Text) { o.supervised = true; }},
@@ -264,9 +275,8 @@ void refuse_option(std::string_view name) {
   std::vector<std::string_view> known;
   for (const OptionRow& row : kOptions)
     for (const auto n : split(row.names, ' ')) known.push_back(n);
-  const auto hint = nearest(name, known);
   throw_failure(Kind::usage, "there is no option {}{}; `cohort run --help` lists them; options of your program go after it, or after --",
-                printable(name), hint.empty() ? "" : fmt::format(", did you mean {}?", hint));
+                printable(name), option_hint(name, known));
 }
 
 }  // namespace cohort::launch

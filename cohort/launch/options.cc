@@ -132,7 +132,7 @@ std::string launch_help() {
       "cohort run: start a program as several ranks of one job\n\n"
       "usage: cohort run [options] [--] program [arguments]\n\n"
       "  cohort run -n 4 ./train --epochs 3      four ranks on this host\n"
-      "  cohort run -n 2 train.py                a Python script (python3, or $PYTHON_EXEC)\n"
+      "  cohort run -n 2 train.py                a Python script; --python names the interpreter\n"
       "  cohort run -n 2 -m package.train        a Python module\n"
       "  cohort run -n 4 --output logs ./train   output on the screen and in logs/rank.N/stdout, stderr\n"
       "  cohort run -H h1:4,h2:4 ./train         eight ranks on two hosts, reached by ssh\n"

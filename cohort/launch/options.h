@@ -25,6 +25,7 @@ struct LaunchOptions {
   std::vector<std::string> command;
   bool module = false;     // the command is a Python module
   bool no_python = false;  // run a .py file itself even when it is not executable
+  std::string python;      // the interpreter of scripts and modules; empty: find_program() says which
 
   std::string output;                  // folder of rank.N/stdout and rank.N/stderr; empty: no files
   std::map<int, int> redirects, tees;  // rank (-1: all) to a mask, 1 stdout, 2 stderr: file only, file and screen
@@ -73,6 +74,7 @@ struct LaunchOptions {
   Seconds host_cool_down{10};     // a host that was lost is not used for so long; doubles
   Seconds discovery_interval{1};  // between two runs of the discovery script
   elastic::Quorum quorum = elastic::Quorum::minimum;
+  elastic::HeldState held_state = elastic::HeldState::whole;  // of a program of the user's own
   bool supervised = false;  // their coordinator is a process of its own, and is started again when it dies
   bool elastic() const { return min_workers > 0; }
 

@@ -148,6 +148,9 @@ TEST(LaunchOptions, TimeoutsAndQuorumOfElasticJobsHaveDefaultsAndOptions) {
   EXPECT_EQ(parse_launch_options({"--min-np", "1", "--elastic-timeout", "300", "p"}, {}).wait_limit, Seconds{300})
       << "horovodrun's word for it";
   EXPECT_THAT(refusal({"--min-n", "1", "--quorum", "most", "p"}), HasSubstr("--quorum: "));
+  EXPECT_EQ(plain.held_state, elastic::HeldState::whole);
+  EXPECT_EQ(parse_launch_options({"--min-n", "1", "--worker-state", "buddy", "p"}, {}).held_state, elastic::HeldState::shard_and_buddy);
+  EXPECT_THAT(refusal({"--min-n", "1", "--worker-state", "half", "p"}), HasSubstr("--worker-state: "));
   EXPECT_THAT(refusal({"--min-n", "1", "--settle-limit", "0", "p"}), HasSubstr("no worker has the time to join"));
 }
 
@@ -158,6 +161,8 @@ TEST(LaunchOptions, TheStartTimeoutIsReadFromTheEnvironmentToo) {
 
 TEST(LaunchOptions, MistakesAreAnsweredWithTheNearestName) {
   EXPECT_THAT(refusal({"--otuput", "d", "p"}), HasSubstr("did you mean --output?"));
+  EXPECT_THAT(refusal({"--comm", "mpi", "p"}), HasSubstr("there is no option --comm, it is called --backend now;"));
+  EXPECT_THAT(refusal({"--bits=free", "p"}), HasSubstr("there is no option --bits, it is called --deterministic now;"));
   EXPECT_THAT(refusal({"--bind", "cores", "p"}), HasSubstr("did you mean 'core'"));
   EXPECT_THAT(refusal({"-n", "0", "p"}), HasSubstr("-n: '0' is not a number from 1 to 4096"));
   EXPECT_THAT(refusal({"-n", "p"}), HasSubstr("-n:"));

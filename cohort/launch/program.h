@@ -21,9 +21,14 @@ struct NoProgram : std::runtime_error {
 
 struct ProgramRequest {
   std::vector<std::string> command;
-  bool module = false;     // the command is a Python module
-  bool no_python = false;  // run a .py file itself even when it is not executable
+  bool module = false;                 // the command is a Python module
+  bool no_python = false;              // run a .py file itself even when it is not executable
+  std::string python{};                // the interpreter of scripts; empty: COHORT_PYTHON, PYTHON_EXEC, that of the installation, python3
+  std::vector<std::string> folders{};  // searched after PATH
 };
 Program find_program(const ProgramRequest& request, const group::Environment& environment);
+
+// Where the examples are: beside this program (a build folder) and in ../libexec/cohort/examples (installed), as far as they exist.
+std::vector<std::string> example_folders();
 
 }  // namespace cohort::launch

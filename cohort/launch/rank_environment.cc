@@ -27,9 +27,9 @@ group::Environment rank_environment(const group::Environment& inherited, const R
   const CrossRank cross = cross_rank(hosts, s.host, local_rank);
 
   // Left over from a launcher around this one, they would lead a rank into another job.
-  for (const std::string_view stale :
-       {"COHORT_PLACE", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "HOROVOD_GLOO_RENDEZVOUS_ADDR",
-        "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_ELASTIC", "COHORT_HOST", "COHORT_INTERFACE", "COHORT_ELASTIC", "COHORT_SHARDS"})
+  for (const std::string_view stale : {"COHORT_PLACE", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE",
+                                       "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_ELASTIC", "COHORT_HOST",
+                                       "COHORT_INTERFACE", "COHORT_ELASTIC", "COHORT_SHARDS", "COHORT_LAUNCH_ID"})
     env.erase(std::string(stale));
 
   for (const std::string_view prefix : {"COHORT_", "HOROVOD_"}) {
@@ -44,6 +44,7 @@ group::Environment rank_environment(const group::Environment& inherited, const R
     set("HOROVOD_ELASTIC", 1);
   }
   if (s.shards) set("COHORT_SHARDS", s.shards);
+  if (!s.launch.empty()) set("COHORT_LAUNCH_ID", s.launch);
   if (!s.host_name.empty()) set("COHORT_HOST", s.host_name);
   if (!s.interface.empty()) set("COHORT_INTERFACE", s.interface);
   set("COHORT_RENDEZVOUS", s.rendezvous);

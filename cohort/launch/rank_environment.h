@@ -29,6 +29,7 @@ struct RankSetting {
   bool tls = false;
   int streams = -1;       // -1: as in the environment
   bool shards = false;    // elastic: each worker has a part of the state only
+  std::string launch{};   // elastic: a number of this launch, which no other has
   std::string elastic{};  // time between a worker's heartbeats, where workers come and go; empty: they do not
 };
 

@@ -79,7 +79,10 @@ RankSetting rank_setting(const LaunchPlan& plan, const JobRendezvous& rendezvous
                 .threads_given = o.threads > 0,
                 .log_level = o.log_level,
                 .streams = o.streams};
-  if (o.elastic()) s.elastic = exact_seconds(o.lost_after / kHeartbeatsToNotice);
+  if (o.elastic()) {
+    s.elastic = exact_seconds(o.lost_after / kHeartbeatsToNotice);
+    s.launch = rendezvous.launch();
+  }
   s.shards = o.elastic() && plan.worker.held_state != elastic::HeldState::whole;
   s.interface = o.interface;
   s.tls = o.tls;

@@ -50,7 +50,9 @@ std::vector<Ranks::Ended> LocalRanks::take_ends() {
       if (ranks_[r].pid != pid || ranks_[r].status) continue;
       others_.pop_back();
       ranks_[r].status = status;
-      ended.push_back({first_ + static_cast<int>(r), status, describe_status(status)});
+      const bool for_memory = memory_kills_.explains(status);
+      ranks_[r].how = describe_end(status, for_memory);
+      ended.push_back({first_ + static_cast<int>(r), status, ranks_[r].how, true, for_memory});
     }
   }
 }

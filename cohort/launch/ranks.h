@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cohort/launch/child.h"
+#include "cohort/launch/memory_kills.h"
 #include "cohort/launch/output.h"
 
 namespace cohort::launch {
@@ -19,6 +20,7 @@ struct RankState {
   std::optional<int> status;    // of waitpid, once it has ended
   std::string host;             // empty: this one
   bool lost_with_host = false;  // nobody saw it end
+  std::string how{};            // it ended: describe_end
   bool running() const { return !status; }
 };
 
@@ -35,6 +37,7 @@ class Ranks {
     int status;
     std::string how;
     bool seen = true;  // false: its host was lost, and nobody saw it end
+    bool for_memory = false;
   };
   virtual std::vector<Ended> take_ends() = 0;  // since it was asked last
   // What ends the job and is no end of a rank: a host that cannot be reached or was lost. Exit status and sentence.
@@ -85,6 +88,7 @@ class LocalRanks : public Ranks {
 
   RankSink& sink_;
   bool leaders_only_ = false;
+  MemoryKills memory_kills_;
   std::vector<Child> children_;
 };
 

@@ -180,7 +180,8 @@ void RemoteRanks::take_end(const Host& host, const AgentEnded& ended) {
   RankState& rank = state(ended.rank);
   if (rank.status) return;
   rank.status = ended.status;
-  ends_.push_back({ended.rank, ended.status, describe_status(ended.status)});
+  rank.how = describe_end(ended.status, ended.for_memory);
+  ends_.push_back({ended.rank, ended.status, rank.how});
 }
 
 // What ssh itself has to say comes on its stderr.

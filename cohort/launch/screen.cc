@@ -28,8 +28,10 @@ std::size_t end_of_finished(std::string_view text) {
 std::string Screen::prefix_of(Source source) const {
   if (!style_.prefix) return {};
   const auto [rank, stream] = source;
-  if (!style_.color[static_cast<std::size_t>(stream - 1)]) return fmt::format("[{}] ", rank);
-  return fmt::format("\033[{}m[{}]\033[0m ", kColors[static_cast<std::size_t>(rank) % kColors.size()], rank);
+  const auto found = names_.find(rank);
+  const std::string name = found != names_.end() ? found->second : std::to_string(rank);
+  if (!style_.color[static_cast<std::size_t>(stream - 1)]) return fmt::format("[{}] ", name);
+  return fmt::format("\033[{}m[{}]\033[0m ", kColors[static_cast<std::size_t>(rank) % kColors.size()], name);
 }
 
 void Screen::write(int rank, int stream, std::string_view bytes, Clock::time_point now) {

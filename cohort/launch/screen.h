@@ -32,7 +32,8 @@ class Screen {
   void say(std::string_view text);                                                  // our own lines, to stderr
   void show_idle(Clock::time_point now);
   Deadline next_idle() const;
-  void finish_all();  // the end: close the last open line
+  void finish_all();                                                         // the end: close the last open line
+  void name(int rank, std::string text) { names_[rank] = std::move(text); }  // in front of its lines, instead of its number
 
   std::string& pending(int stream) { return sinks_[sink_of(stream)].out; }  // the writer takes from its beginning
 
@@ -54,6 +55,7 @@ class Screen {
   void emit_piece(Output& sink, Source source, std::string_view piece);
 
   const ScreenStyle style_;
+  std::map<int, std::string> names_;
   std::map<Source, Held> held_;
   std::array<Output, 2> sinks_;
 };

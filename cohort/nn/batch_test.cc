@@ -32,6 +32,23 @@ TEST(BatchTensors, CarryTokensWithALabelForEach) {
   EXPECT_EQ(t.inputs.scalar_type(), at::kLong);
 }
 
+TEST(BatchTensors, CarryFloatValuesAndTargets) {
+  const std::vector<float> inputs{1, 2, 3, 4, 5, 6}, targets{7, 8};
+  const auto set = std::make_shared<data::MemoryDataset>(data::Form{.input = data::Input::floats, .shape = {3}, .targets = 1}, "two",
+                                                         data::bytes_of(inputs), std::vector<std::int64_t>{}, targets);
+  data::Loader loader(set, {.share = {.batch = 2, .sampler = "in_order"}});
+  const Tensors t = tensors(loader.next(Deadline::in(20s)));
+  EXPECT_EQ(t.inputs.sizes(), (at::IntArrayRef{2, 3}));
+  EXPECT_EQ(t.labels.sizes(), (at::IntArrayRef{2, 1}));
+  EXPECT_EQ(t.labels.scalar_type(), at::kFloat);
+  EXPECT_EQ(t.inputs[1][0].item<float>(), 4);
+  EXPECT_EQ(t.labels[1][0].item<float>(), 8);
+  at::Tensor fetched, labels;
+  fetch(*set, {}, std::vector<std::int64_t>{1, 0}, fetched, labels);
+  EXPECT_EQ(fetched[0][2].item<float>(), 6);
+  EXPECT_EQ(labels[1][0].item<float>(), 7);
+}
+
 TEST(Fetch, FillsTheTensorsGivenAndMakesThemOnlyWhenTheyDoNotFit) {
   const auto set = data::open_dataset("synthetic(shape=1x2x2, samples=10)");
   at::Tensor inputs, labels;

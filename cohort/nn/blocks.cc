@@ -18,6 +18,13 @@ NamedTensors plain(const torch::OrderedDict<std::string, at::Tensor>& dict) {
   return list;
 }
 
+// Of a tensor with several names the first counts.
+NamedTensors once(NamedTensors all) {
+  std::unordered_set<const c10::TensorImpl*> seen;
+  std::erase_if(all, [&](const auto& item) { return !seen.insert(item.second.unsafeGetTensorImpl()).second; });
+  return all;
+}
+
 // 1234567 -> "1,234,567"
 std::string grouped(std::int64_t number) {
   std::string digits = std::to_string(number);
@@ -52,16 +59,8 @@ const Block& Model::block(const std::string& name) const {
   throw_failure(Kind::usage, "the model has no block '{}'; its blocks are {}", name, fmt::join(known, ", "));
 }
 
-NamedTensors Model::named_parameters() const {
-  NamedTensors once;
-  std::unordered_set<const c10::TensorImpl*> seen;
-  for (auto& [name, parameter] : plain(root_->named_parameters())) {
-    if (seen.insert(parameter.unsafeGetTensorImpl()).second) once.emplace_back(name, parameter);
-  }
-  return once;
-}
-
-NamedTensors Model::named_buffers() const { return plain(root_->named_buffers()); }
+NamedTensors Model::named_parameters() const { return once(plain(root_->named_parameters())); }
+NamedTensors Model::named_buffers() const { return once(plain(root_->named_buffers())); }
 
 NamedTensors Model::named_parameters(const Block& block) const {
   std::unordered_set<const c10::TensorImpl*> mine;

@@ -49,10 +49,11 @@ class Model {
   const std::vector<Block>& blocks() const { return blocks_; }
   const Block& block(const std::string& name) const;
   const Input& input() const { return input_; }
+  void set_input(Input input) { input_ = std::move(input); }
   torch::nn::Module& root() const { return *root_; }
 
   NamedTensors named_parameters() const;  // each tensor once, in the order of registration
-  NamedTensors named_buffers() const;
+  NamedTensors named_buffers() const;     // likewise
   NamedTensors named_parameters(const Block& block) const;  // with the root's names; tied ones appear in each of their blocks
   std::int64_t parameter_count() const;
 

@@ -39,6 +39,19 @@ TEST(Model, BlocksShareOutTheParameters) {
   }
 }
 
+TEST(Model, CountsATensorWithSeveralNamesOnceUnderTheFirst) {
+  const auto shared = std::make_shared<torch::nn::Module>("norm"), root = std::make_shared<torch::nn::Module>("root");
+  shared->register_parameter("weight", at::zeros({2}));
+  shared->register_buffer("mean", at::zeros({2}));
+  root->register_module("a", shared);
+  root->register_module("b", shared);
+  const Model model(root, {.sizes = {2}});
+  ASSERT_EQ(model.named_parameters().size(), 1U);
+  EXPECT_EQ(model.named_parameters()[0].first, "a.weight");
+  ASSERT_EQ(model.named_buffers().size(), 1U);
+  EXPECT_EQ(model.named_buffers()[0].first, "a.mean");
+}
+
 TEST(Model, DescribesItself) {
   EXPECT_EQ(make_model("cnn", kTestSeed).describe(),
             "block            output                   parameters\n"

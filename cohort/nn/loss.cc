@@ -1,49 +1,76 @@
 #include "cohort/nn/loss.h"
 
-#include <ATen/core/Reduction.h>
-#include <ATen/ops/argmax.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "cohort/base/error.h"
+#include "cohort/base/open_table.h"
+#include "cohort/base/registry.h"
+#include "cohort/nn/losses_rows.inc"
 
 namespace cohort::nn {
 namespace {
 
-void check(const at::Tensor& logits, const at::Tensor& labels) {
-  const bool fits = logits.dim() == labels.dim() + 1 && logits.sizes().slice(0, static_cast<std::size_t>(labels.dim())) == labels.sizes();
-  if (!fits) {
-    throw_failure(Kind::usage,
-                  "logits [{}] and labels [{}] do not fit; logits have one more dimension than labels, the classes, and it is the last",
-                  fmt::join(logits.sizes(), ", "), fmt::join(labels.sizes(), ", "));
-  }
+SpecSchema schema_of(const LossKind& kind) { return {std::string(kind.name), std::string(kind.about), kind.params()}; }
+
+Spec spec_of(std::string_view text, bool regression) {
+  const Spec spec = Spec::parse(text);
+  return spec.name == "auto" ? Spec::parse(regression ? "mse" : "cross_entropy") : spec;
 }
 
-// A loop over memory where it can be one: three operators of torch cost as much as a small layer.
-std::int64_t counted(const at::Tensor& labels) {
-  if (!labels.device().is_cpu() || !labels.is_contiguous() || labels.scalar_type() != at::kLong)
-    return labels.ne(kIgnoredLabel).sum().item<std::int64_t>();
-  const std::int64_t* const first = labels.const_data_ptr<std::int64_t>();
-  return labels.numel() - std::count(first, first + labels.numel(), kIgnoredLabel);
+const LossKind& kind_of(std::string_view text, bool regression) {
+  const LossKind& kind = find_row(loss_kinds(), spec_of(text, regression).name, "loss");
+  if (kind.regression != regression)
+    throw_failure(Kind::usage, "loss={} is for {}, the data set has {}; say loss=auto, or one of: {}", kind.name,
+                  kind.regression ? "float targets" : "classes and tokens", regression ? "float targets" : "classes or tokens",
+                  regression ? "mse, mae, huber" : "cross_entropy");
+  return kind;
 }
 
 }  // namespace
 
-Loss loss_of(const at::Tensor& logits, const at::Tensor& labels, const LossOptions& options) {
-  check(logits, labels);
-  const std::int64_t count = counted(labels);
-  at::Tensor sum = at::cross_entropy_loss(logits.reshape({labels.numel(), logits.size(-1)}), labels.reshape({-1}), {}, at::Reduction::Sum,
-                                          kIgnoredLabel, options.label_smoothing);
-  if (options.reduction == Reduction::sum || count == 0) return {sum, count};
-  return {sum.div(static_cast<double>(count)), count};
+namespace {
+
+OpenTable<LossKind>& table() {
+  static OpenTable<LossKind> one(kLossesRows);
+  return one;
 }
 
-std::int64_t correct(const at::Tensor& logits, const at::Tensor& labels) {
-  check(logits, labels);
-  if (labels.numel() == 0) return 0;
-  return logits.argmax(-1).eq(labels).sum().item<std::int64_t>();
+}  // namespace
+
+std::span<const LossKind* const> loss_kinds() { return table().rows(); }
+void add_loss(const LossKind& row, std::string_view plugin) { table().add(row, "loss", plugin); }
+
+std::string loss_help() {
+  std::string help;
+  for (const LossKind* kind : loss_kinds()) help += schema_of(*kind).help();
+  return help;
+}
+
+ConfiguredLoss::ConfiguredLoss(std::string_view spec, bool regression)
+    : kind_(kind_of(spec, regression)), values_(schema_of(kind_).read(spec_of(spec, regression))) {}
+
+Loss ConfiguredLoss::operator()(const at::Tensor& outputs, const at::Tensor& labels, const LossOptions& options) const {
+  Loss loss = kind_.sum(outputs, labels, values_, options);
+  if (options.reduction == Reduction::mean && loss.count > 0) loss.value = loss.value.div(static_cast<double>(loss.count));
+  return loss;
+}
+
+double ConfiguredLoss::measure_sum(const at::Tensor& outputs, const at::Tensor& labels) const {
+  if (!kind_.regression) return static_cast<double>(correct(outputs, labels));
+  check_targets(outputs, labels);
+  const at::Tensor errors = outputs.to(at::kDouble).sub(labels.to(at::kDouble));
+  return (kind_.measure == "rmse" ? errors.square() : errors.abs()).sum().item<double>();
+}
+
+void check_targets(const at::Tensor& outputs, const at::Tensor& targets) {
+  if (outputs.sizes() != targets.sizes())
+    throw_failure(Kind::usage, "outputs [{}] and targets [{}] do not fit; a model for regression has as many outputs as there are targets",
+                  fmt::join(outputs.sizes(), ", "), fmt::join(targets.sizes(), ", "));
+}
+
+Loss loss_of(const at::Tensor& logits, const at::Tensor& labels, const LossOptions& options) {
+  static const ConfiguredLoss cross_entropy("cross_entropy", false);
+  return cross_entropy(logits, labels, options);
 }
 
 }  // namespace cohort::nn

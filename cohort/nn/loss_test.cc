@@ -75,5 +75,16 @@ TEST(Loss, ShapesThatDoNotFitAreNamed) {
   EXPECT_EQ(failure_of([] { correct(at::zeros({4, 3}), at::zeros({4, 3}, at::kLong)); }).kind, Kind::usage);
 }
 
+TEST(Loss, AutoFollowsTheLabels) {
+  EXPECT_EQ(ConfiguredLoss("auto", false).name(), "cross_entropy");
+  EXPECT_EQ(ConfiguredLoss("auto", true).name(), "mse");
+}
+
+TEST(Loss, ThatDoesNotGoWithTheLabelsIsRefusedByName) {
+  EXPECT_THAT(failure_of([] { ConfiguredLoss("mse", false); }).what, testing::HasSubstr("loss=mse is for float targets"));
+  EXPECT_THAT(failure_of([] { ConfiguredLoss("cross_entropy", true); }).what, testing::HasSubstr("mse, mae, huber"));
+  EXPECT_THAT(failure_of([] { ConfiguredLoss("hubert", true); }).what, testing::HasSubstr("huber"));
+}
+
 }  // namespace
 }  // namespace cohort::nn

@@ -47,7 +47,7 @@ TensorList find_leaves(const TensorList& outputs, const TensorList& inputs, std:
     }
     if (node->sequence_nr() < born)
       throw_failure(Kind::usage,
-                    "checkpoint: the function captures a tensor with a history (made by {}): pass it as an input, or gradients would not "
+                    "recompute: the function captures a tensor with a history (made by {}): pass it as an input, or gradients would not "
                     "find their way",
                     node->name());
     for (const auto& edge : node->next_edges()) visit(edge.function.get());
@@ -85,11 +85,11 @@ struct Run : torch::CustomClassHolder {
     const auto born = at::sequence_number::peek();
     TensorList out = function(in);
     if (out.size() != count)
-      throw_failure(Kind::usage, "checkpoint: the function gave {} tensors, and {} when run again", count, out.size());
+      throw_failure(Kind::usage, "recompute: the function gave {} tensors, and {} when run again", count, out.size());
     for (const auto& leaf : find_leaves(out, in, born))
       if (!is_among(leaves, leaf))
         throw_failure(Kind::usage,
-                      "checkpoint: the function read other parameters when it ran again (one of {} elements): it must do the same",
+                      "recompute: the function read other parameters when it ran again (one of {} elements): it must do the same",
                       leaf.numel());
     return out;
   }
@@ -120,7 +120,7 @@ struct Recomputed : autograd::Function<Recomputed> {
 
   static autograd::variable_list backward(autograd::AutogradContext* context, autograd::variable_list given) {
     if (at::GradMode::is_enabled())
-      throw_failure(Kind::usage, "checkpoint: gradients of gradients (create_graph) cannot be taken through it: call the function itself");
+      throw_failure(Kind::usage, "recompute: gradients of gradients (create_graph) cannot be taken through it: call the function itself");
     const auto run = c10::static_intrusive_pointer_cast<Run>(context->saved_data["run"].toCapsule());
     const TensorList inputs = detached(context->get_saved_variables());
     TensorList from, gradients, to;
@@ -170,7 +170,7 @@ TensorList recompute(TensorsFunction function, const TensorList& inputs, TensorL
     run->outputs = run->function(own);  // with its graph, which shows the parameters and is dropped then
   }
   if (versions(inputs) != before)
-    throw_failure(Kind::usage, "checkpoint: the function changes an input in place, so it cannot run again: let it work on a copy");
+    throw_failure(Kind::usage, "recompute: the function changes an input in place, so it cannot run again: let it work on a copy");
   run->leaves = find_leaves(run->outputs, own, born);
   run->count = run->outputs.size();
   TensorList into;

@@ -1,5 +1,5 @@
 // Activation recomputation: a function's inner results are dropped after forward and computed again when backward needs them.
-//   at::Tensor y = checkpoint([&](const at::Tensor& x) { return layer->forward(x); }, x);       // many inputs and outputs work too
+//   at::Tensor y = cohort::recompute([&](const at::Tensor& x) { return layer->forward(x); }, x);       // many inputs and outputs work too
 // (Chen et al. 2016, arXiv:1604.06174.) For the price of a second forward, memory holds the inputs of such functions and the inner results
 // of one of them. Random numbers (dropout), autocast and running statistics (`buffers`) are in the second run as in the first, so losses
 // and gradients have the same bits as without it. Any input may need no gradient; calls may be nested; without grad mode it only calls the
@@ -34,7 +34,7 @@ at::Tensor recompute(const Block& block, const at::Tensor& x);  // with the buff
 
 // function(inputs...) gives a tensor, a vector of them or a tuple of them; so does this.
 template <class Function, std::convertible_to<at::Tensor>... Inputs>
-auto checkpoint(Function function, const Inputs&... inputs) {
+auto recompute(Function function, const Inputs&... inputs) {
   using Result = std::decay_t<std::invoke_result_t<Function&, const Inputs&...>>;
   auto unpack = [function]<std::size_t... i>(const TensorList& in, std::index_sequence<i...>) mutable { return function(in[i]...); };
   auto call = [unpack](const TensorList& in) mutable { return unpack(in, std::index_sequence_for<Inputs...>{}); };
@@ -51,3 +51,7 @@ auto checkpoint(Function function, const Inputs&... inputs) {
 }
 
 }  // namespace cohort::nn
+
+namespace cohort {
+using nn::recompute;
+}  // namespace cohort

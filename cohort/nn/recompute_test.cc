@@ -116,14 +116,14 @@ TEST(Checkpoint, TakesAndGivesManyTensorsOfWhichSomeNeedNoGradient) {
   };
   const at::Tensor x = leaf({6, 3}, 1), y = leaf({6, 3}, 1), mask = at::ones({6, 3}).mul(0.5), places = at::randperm(6, at::kLong);
   const auto [a, b, c] = f(x, mask, places);
-  const auto [d, e, g] = checkpoint(f, y, mask, places);
+  const auto [d, e, g] = recompute(f, y, mask, places);
   EXPECT_TRUE(d.requires_grad() && g.requires_grad());
   EXPECT_FALSE(e.requires_grad()) << "no input of it requires a gradient";
   EXPECT_TRUE(at::equal(a, d) && at::equal(b, e) && at::equal(c, g));
   a.square().sum().backward();
   d.square().sum().backward();  // the third stays without a gradient
   EXPECT_TRUE(at::equal(x.grad(), y.grad()));
-  EXPECT_EQ(checkpoint([](const at::Tensor& in) { return std::vector<at::Tensor>{in, in * 2}; }, y).size(), 2U);
+  EXPECT_EQ(recompute([](const at::Tensor& in) { return std::vector<at::Tensor>{in, in * 2}; }, y).size(), 2U);
 }
 
 TEST(Checkpoint, MayBeNested) {
@@ -132,8 +132,8 @@ TEST(Checkpoint, MayBeNested) {
   const auto run = [&](bool again) {
     for (const auto& t : {x, w, v}) t.mutable_grad().reset();
     seed(3);
-    const auto outer = [&](const at::Tensor& in) { return (again ? checkpoint(inner, in) : inner(in)).mm(v).mm(w); };
-    const at::Tensor y = at::dropout(again ? checkpoint(outer, x) : outer(x), 0.5, true);
+    const auto outer = [&](const at::Tensor& in) { return (again ? recompute(inner, in) : inner(in)).mm(v).mm(w); };
+    const at::Tensor y = at::dropout(again ? recompute(outer, x) : outer(x), 0.5, true);
     y.square().sum().backward();
     return std::vector<at::Tensor>{y, x.grad(), w.grad(), v.grad(), at::randn({4})};
   };
@@ -162,7 +162,7 @@ TEST(Checkpoint, RunsAgainUnderTheAutocastOfItsForward) {
     at::Tensor y;
     {
       const Autocast on;
-      y = again ? checkpoint(f, x) : f(x);
+      y = again ? recompute(f, x) : f(x);
     }
     EXPECT_EQ(y.scalar_type(), at::kBFloat16);
     y.to(at::kFloat).square().sum().backward();
@@ -176,13 +176,13 @@ TEST(Checkpoint, RunsAgainUnderTheAutocastOfItsForward) {
 TEST(Checkpoint, OnlyCallsTheFunctionWithoutGradMode) {
   const c10::AutoGradMode no_grad(false);
   int calls = 0;
-  EXPECT_FALSE(checkpoint([&](const at::Tensor& in) { return ++calls, in * 2; }, leaf({2}, 1)).requires_grad());
+  EXPECT_FALSE(recompute([&](const at::Tensor& in) { return ++calls, in * 2; }, leaf({2}, 1)).requires_grad());
   EXPECT_EQ(calls, 1);
 }
 
 TEST(Checkpoint, GivesAPartOfTheGradientsWhereAPartIsAskedFor) {
   const at::Tensor x = leaf({4, 4}, 1), w = leaf({4, 4}, 2);
-  const at::Tensor y = checkpoint([&](const at::Tensor& in) { return in.mm(w).tanh(); }, x).sum();
+  const at::Tensor y = recompute([&](const at::Tensor& in) { return in.mm(w).tanh(); }, x).sum();
   const auto of_w = torch::autograd::grad({y}, {w}, {}, true);
   EXPECT_TRUE(at::equal(of_w[0], torch::autograd::grad({x.mm(w).tanh().sum()}, {w})[0]));
   EXPECT_FALSE(w.grad().defined());
@@ -192,22 +192,22 @@ TEST(Checkpoint, GivesAPartOfTheGradientsWhereAPartIsAskedFor) {
 
 TEST(Checkpoint, SaysWhatItCannotDo) {
   const at::Tensor x = leaf({4, 4}, 1), w = leaf({4, 4}, 2), made = w * 2;
-  EXPECT_THAT(failure_of([&] { checkpoint([&](const at::Tensor& in) { return in.mm(made); }, x); }).what,
+  EXPECT_THAT(failure_of([&] { recompute([&](const at::Tensor& in) { return in.mm(made); }, x); }).what,
               HasSubstr("captures a tensor with a history (made by MulBackward"));
-  EXPECT_THAT(failure_of([&] { checkpoint([](const at::Tensor& in) { return in.mul_(2); }, at::ones({2})); }).what,
+  EXPECT_THAT(failure_of([&] { recompute([](const at::Tensor& in) { return in.mul_(2); }, at::ones({2})); }).what,
               HasSubstr("changes an input in place"));
-  const at::Tensor y = checkpoint([&](const at::Tensor& in) { return in.mm(w); }, x).sum();
+  const at::Tensor y = recompute([&](const at::Tensor& in) { return in.mm(w); }, x).sum();
   EXPECT_THAT(failure_of([&] { torch::autograd::grad({y}, {x}, {}, true, true); }).what, HasSubstr("gradients of gradients"));
   int calls = 0;
   const at::Tensor other = leaf({4, 4}, 3);
-  const at::Tensor fickle = checkpoint([&](const at::Tensor& in) { return in.mm(calls++ == 0 ? w : other); }, x).sum();
+  const at::Tensor fickle = recompute([&](const at::Tensor& in) { return in.mm(calls++ == 0 ? w : other); }, x).sum();
   EXPECT_THAT(failure_of([&] { fickle.backward(); }).what, HasSubstr("read other parameters when it ran again"));
 }
 
 TEST(Checkpoint, AFailureInTheSecondRunLeavesRandomNumbersInPeace) {
   const at::Tensor x = leaf({4}, 1);
   int calls = 0;
-  const at::Tensor y = checkpoint(
+  const at::Tensor y = recompute(
       [&](const at::Tensor& in) {
         if (calls++ > 0) throw_failure(Kind::system, "no second time");
         return at::dropout(in, 0.5, true);

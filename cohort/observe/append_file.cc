@@ -14,12 +14,21 @@
 
 namespace cohort::observe {
 
-AppendFile::AppendFile(std::string path, int flags)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666)) {
+AppendFile::AppendFile(std::string path, int flags, int folder) : path_(std::move(path)) {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  const auto name = folder < 0 ? path_ : std::filesystem::path(path_).filename().string();
+  fd_.reset(::openat(folder < 0 ? AT_FDCWD : folder, name.c_str(), kFlags | flags, 0666));
+  if (!fd_ && errno == ELOOP) throw_failure(Kind::corrupt, "{} is a symbolic link, which is not followed here; remove it", path_);
   if (!fd_) throw_system(fmt::format("create {}", path_));
+  struct stat st {};
+  if (fstat(fd_.get(), &st) != 0) throw_system(fmt::format("stat {}", path_));
+  if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))
+    throw_failure(Kind::corrupt, "{} is a FIFO or the like, which would stop the run when nobody reads it; remove it", path_);
 }
 
 AppendFile AppendFile::fresh(std::string path) { return {std::move(path), O_EXCL}; }
+
+AppendFile AppendFile::fresh_in(const Fd& folder, std::string path) { return {std::move(path), O_EXCL, folder.get()}; }
 
 AppendFile AppendFile::resume(std::string path, char end_of_record) {
   AppendFile file{std::move(path), 0};
@@ -30,7 +39,7 @@ AppendFile AppendFile::resume(std::string path, char end_of_record) {
 void AppendFile::cut_after_last(char end_of_record) {
   struct stat st {};
   if (fstat(fd_.get(), &st) != 0) throw_system(fmt::format("stat {}", path_));
-  if (!S_ISREG(st.st_mode)) return;  // a pipe or a device has no past
+  if (!S_ISREG(st.st_mode)) return;  // a device has no past
   off_t keep = st.st_size;
   char block[4096];
   while (keep > 0) {

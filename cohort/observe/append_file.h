@@ -1,6 +1,7 @@
 // A file that only grows, record by record, each whole or not there at all.
 // Made for what a running job writes about itself: opening fails loudly (a bad path is known before the run), writing never does. A full
 // disk, a quota or a lost mount is warned about once; records are counted as lost until there is space again, and training goes on.
+// A symbolic link and a FIFO in its place are refused (Kind::corrupt): whoever may write there must not lead the run elsewhere, or stop it.
 // Owner: one writer. Threads: one at a time.
 #pragma once
 #include <cstdint>
@@ -16,6 +17,7 @@ class AppendFile {
   // fresh: the file must not exist (Kind::system with EEXIST in its words otherwise).
   // resume: goes on after the last `end_of_record` of an existing file; what a killed writer left behind it is cut off.
   static AppendFile fresh(std::string path);
+  static AppendFile fresh_in(const Fd& folder, std::string path);  // the last part of path, in a folder that is open
   static AppendFile resume(std::string path, char end_of_record);
 
   bool append(std::string_view record) noexcept;  // false: lost
@@ -23,7 +25,7 @@ class AppendFile {
   std::uint64_t lost() const { return lost_; }
 
  private:
-  AppendFile(std::string path, int flags);
+  AppendFile(std::string path, int flags, int folder = -1);
   void cut_after_last(char end_of_record);
   void lose(int error_number) noexcept;
 

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -41,6 +43,21 @@ TEST(AppendFile, FreshRefusesAFileThatIsThere) {
   EXPECT_EQ(error.kind, Kind::system);
   EXPECT_THAT(error.what, HasSubstr(dir.file("a")));
   EXPECT_EQ(read_file(dir.file("a")), "one");
+}
+
+TEST(AppendFile, FollowsNoLinkAndWaitsForNoFifo) {
+  const TempDir dir;
+  write_file_atomically(dir.file("precious"), "mine");
+  ASSERT_EQ(::symlink(dir.file("precious").c_str(), dir.file("link").c_str()), 0);
+  ASSERT_EQ(::symlink(dir.file("none").c_str(), dir.file("dangling").c_str()), 0);
+  ASSERT_EQ(::mkfifo(dir.file("fifo").c_str(), 0600), 0);
+  for (const char* name : {"link", "dangling", "fifo"}) {
+    const auto error = failure_of([&] { AppendFile::resume(dir.file(name), '\n'); });
+    EXPECT_EQ(error.kind, Kind::corrupt);
+    EXPECT_THAT(error.what, HasSubstr(dir.file(name)));
+  }
+  EXPECT_EQ(read_file(dir.file("precious")), "mine");
+  EXPECT_NE(::access(dir.file("none").c_str(), F_OK), 0);
 }
 
 TEST(AppendFile, ResumeCutsWhatAKilledWriterLeftBehind) {

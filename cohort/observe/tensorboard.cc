@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cohort/base/bytes.h"
+#include "cohort/base/regular_file.h"
 
 namespace cohort::observe {
 namespace {
@@ -39,9 +40,12 @@ std::string host_name() {
 
 AppendFile open_file(const std::string& folder, double now) {
   static std::atomic<int> files{0};
-  make_folders(folder);
+  const std::filesystem::path path(folder);
+  const std::string above = path.has_parent_path() ? path.parent_path().string() : ".";
+  make_folders(above);
+  const Fd open = open_folder_in(above, path.filename().string());
   const auto second = std::max(static_cast<std::int64_t>(now), newest_second(folder) + 1);  // two starts in one second still sort
-  return AppendFile::fresh(fmt::format("{}/{}{:010}.{}.{}.{}", folder, kPrefix, second, host_name(), getpid(), files++));
+  return AppendFile::fresh_in(open, fmt::format("{}/{}{:010}.{}.{}.{}", folder, kPrefix, second, host_name(), getpid(), files++));
 }
 
 }  // namespace
@@ -90,6 +94,11 @@ void EventWriter::write(double now) {
 void EventWriter::flush() {
   const std::lock_guard lock(mutex_);
   if (!waiting_.empty()) write(options_.clock());
+}
+
+void EventWriter::discard() {
+  const std::lock_guard lock(mutex_);
+  waiting_.clear();
 }
 
 std::uint64_t EventWriter::lost() const {

@@ -41,6 +41,7 @@ class EventWriter {
   void histogram(std::string_view tag, std::int64_t step, std::span<const float> values);
   void image(std::string_view tag, std::int64_t step, const Image& image);
   void flush();
+  void discard();  // what waits in memory is not written
 
   const std::string& path() const { return file_.path(); }
   std::uint64_t lost() const;  // batches of records that a full disk swallowed

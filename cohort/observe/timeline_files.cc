@@ -8,6 +8,7 @@
 #include "cohort/base/bytes.h"
 #include "cohort/base/error.h"
 #include "cohort/base/file.h"
+#include "cohort/base/regular_file.h"
 #include "cohort/observe/timeline.h"
 
 namespace cohort::observe {
@@ -95,7 +96,7 @@ RankTrace parse_rank_trace(const std::string& text, const std::string& path) {
 void merge_files(std::span<const std::string> paths, const std::string& into, ClockBy clock) {
   std::vector<RankTrace> ranks;
   for (const auto& path : paths) {
-    const auto text = read_file(path, kLargestFile);
+    const auto text = read_regular_file(path, kLargestFile);
     ranks.push_back(parse_rank_trace(text, path));
     for (std::size_t i = 0; i + 1 < ranks.size(); ++i)
       if (ranks[i].rank == ranks.back().rank)

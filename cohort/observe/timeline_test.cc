@@ -1,7 +1,9 @@
 #include "cohort/observe/timeline.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -148,6 +150,17 @@ TEST(Timeline, MergesFilesOfTheRecorder) {
   merge_files(paths, dir.file("wall.json"), ClockBy::wall);
   const auto by_wall = picked(json::parse(read_file(dir.file("wall.json"))), "X");
   EXPECT_LT(by_wall[2]["ts"].get<double>() - by_wall[0]["ts"].get<double>(), 4.9e6) << "the system clock knows of no offset";
+}
+
+TEST(Timeline, FollowsNoLinkToATraceAndWaitsForNoFifo) {
+  const TempDir dir;
+  std::filesystem::create_symlink(recorded(dir, 0, 0), dir.file("link"));
+  ASSERT_EQ(::mkfifo(dir.file("fifo").c_str(), 0600), 0);
+  for (const char* name : {"link", "fifo"}) {
+    const auto error = failure_of([&] { merge_files(std::vector{dir.file(name)}, dir.file("all.json")); });
+    EXPECT_EQ(error.kind, Kind::corrupt);
+    EXPECT_THAT(error.what, HasSubstr(dir.file(name)));
+  }
 }
 
 TEST(Timeline, AFileThatIsNoTraceIsNamed) {

@@ -16,7 +16,9 @@ std::array<double, kMemoryClasses> bytes_of(const PlanInput& plan_input, int sta
   double elements = 0;
   Traffic traffic{.lanes = plan_input.lanes};
   for (const auto& p : profile.parameters) elements += static_cast<double>(p.elements);
-  for (const auto& bucket : plan_input.buckets) traffic.largest_bucket = std::max(traffic.largest_bucket, bytes_in(profile, bucket));
+  std::vector<double> buckets;
+  for (const auto& bucket : plan_input.buckets) buckets.push_back(bytes_in(profile, bucket));
+  traffic.buckets = most_in_flight(buckets, plan_input.lanes);
   for (const auto& block : profile.blocks) traffic.largest_block = std::max(traffic.largest_block, static_cast<double>(block.bytes));
   auto bytes = held_bytes(plan_input.state_sizes, stage, plan_input.links.ranks, elements, traffic);
   if (plan_input.has_buddy_copies(stage)) {
@@ -72,6 +74,16 @@ CommSeconds gather_parameters(const PlanInput& plan_input, const ModelProfile& p
 
 }  // namespace
 
+double most_in_flight(std::span<const double> bytes, int lanes) {
+  const std::size_t together = std::min(bytes.size(), static_cast<std::size_t>(std::max(lanes, 1)) + 1);
+  double most = 0;
+  for (std::size_t first = 0; first + together <= bytes.size(); ++first) {
+    const auto some = bytes.subspan(first, together);
+    most = std::max(most, std::accumulate(some.begin(), some.end(), 0.0));
+  }
+  return most;
+}
+
 std::array<double, kMemoryClasses> held_bytes(const StateSizes& state_sizes, int stage, int ranks, double elements,
                                               const Traffic& traffic) {
   const StateBytes states = state_bytes(state_sizes, stage, ranks, elements);
@@ -81,8 +93,8 @@ std::array<double, kMemoryClasses> held_bytes(const StateSizes& state_sizes, int
   put(MemoryClass::gradients, states.gradients);
   put(MemoryClass::optimizer, states.optimizer);
   put(MemoryClass::master, states.master);
-  const double filling = traffic.lanes + 1;
-  if (stage == 2) put(MemoryClass::buckets, filling * traffic.largest_bucket);
+  if (stage == 2) put(MemoryClass::buckets, traffic.buckets);
+  const double filling = traffic.lanes + 1;           // a block's gradients come together
   const double gathered = traffic.lanes > 0 ? 2 : 1;  // of the block that runs and, where a lane prefetches, of the next
   if (stage == 3) put(MemoryClass::buckets, (gathered + filling) * traffic.largest_block);
   return bytes;

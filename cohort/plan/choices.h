@@ -8,6 +8,7 @@
 // stage.
 #pragma once
 #include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,9 +50,12 @@ struct Choice {
 
 // What is in flight at the worst moment: stage 2 gradients of buckets, stage 3 parameters and gradients of blocks.
 struct Traffic {
-  double largest_bucket = 0, largest_block = 0;  // bytes
-  int lanes = 0;                                 // each reduces a bucket while another one fills
+  double buckets = 0, largest_block = 0;  // bytes; buckets: those in flight together, see most_in_flight()
+  int lanes = 0;                          // each reduces a bucket while another one fills
 };
+// The most that buckets in flight together take: one for each lane and one that fills. Without lanes two, because gradients do not come
+// strictly in the order of the parameters: the first of a bucket is there before the last of the bucket before it. bytes: in their order.
+double most_in_flight(std::span<const double> bytes, int lanes);
 // What a rank holds between steps and for longer than an operation: states, master copy, buckets. No activations.
 std::array<double, kMemoryClasses> held_bytes(const StateSizes& state_sizes, int stage, int ranks, double elements, const Traffic& traffic);
 

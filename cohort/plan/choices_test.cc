@@ -37,6 +37,18 @@ TEST(Choices, MemoryFollowsTheStage) {
   EXPECT_DOUBLE_EQ(zero.total(), 8000 + 8000 + 16000 + 12'000);
 }
 
+TEST(Choices, InFlightAreABucketOfEachLaneAndTheNextOneAtLeastTwo) {
+  const std::vector<double> bytes{1, 10, 10, 2, 9};
+  EXPECT_DOUBLE_EQ(most_in_flight(bytes, 0), 20);
+  EXPECT_DOUBLE_EQ(most_in_flight(bytes, 1), 20);
+  EXPECT_DOUBLE_EQ(most_in_flight(bytes, 2), 22);
+  EXPECT_DOUBLE_EQ(most_in_flight(bytes, 9), 32);
+  EXPECT_DOUBLE_EQ(most_in_flight(std::vector<double>{7}, 0), 7);
+  EXPECT_DOUBLE_EQ(most_in_flight({}, 0), 0);
+  const PlanInput plan_input = two_blocks(4);
+  EXPECT_DOUBLE_EQ(choice(plan_input, 2, plan_input.profiles[0]).at(MemoryClass::buckets), 8000);
+}
+
 TEST(Choices, OneRankComputesAndCommunicatesNothing) {
   const PlanInput plan_input = two_blocks(1);
   ASSERT_EQ(choices(plan_input).size(), 1U);

@@ -12,7 +12,7 @@ std::optional<Response> Coordinator::receive(Rank from, const Request& request, 
         break;
       }
       case Entry::Type::fresh: negotiator_.submit(from, entry.name, entry.signature, now); break;
-      case Entry::Type::join: negotiator_.join(from); break;
+      case Entry::Type::join: negotiator_.join(from, now); break;
       case Entry::Type::leave: negotiator_.leave(from); break;
     }
   }

@@ -22,7 +22,9 @@ struct UnitMember {
 
 class Executor {
  public:
-  explicit Executor(collective::Communicator& communicator) : comm_(communicator) {}
+  // factors_in_type: see QueueOptions.
+  explicit Executor(collective::Communicator& communicator, bool factors_in_type = false)
+      : comm_(communicator), factors_in_type_(factors_in_type) {}
 
   Result run(Operation& operation);                              // a small group of all-reduces is packed
   void run_zeros(const Signature& signature, std::string name);  // this rank's part in an all-reduce after its join()
@@ -36,8 +38,11 @@ class Executor {
   void run_in_place(std::span<const UnitMember> members);
   void run_part(const Operation& operation, const Part& part);
   Piece buffer(std::size_t count, Dtype dtype);
+  template <class Scaled>  // an Operation or a Signature
+  collective::Call call_of(const Scaled& what, std::string_view name, Dtype dtype) const;
 
   collective::Communicator& comm_;
+  const bool factors_in_type_;
   collective::Region region_;  // the fusion buffer; grows to what was needed so far
 };
 

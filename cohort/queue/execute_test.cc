@@ -43,5 +43,33 @@ TEST(Execute, AUnitMayHaveAnEmptyMember) {
   reduce_as_one_unit(kPackBytes / sizeof(float) + 1, 0);
 }
 
+// One rank: x * pre * post, of an f32 and an f64 in one group, and of the f32 alone.
+std::pair<float, double> scaled(bool factors_in_type, Op op, float x, double y, double pre, double post) {
+  auto links = net::loopback_world(1);
+  const auto comm = collective::open(std::shared_ptr<net::PeerLinks>(std::move(links.front())), test_options());
+  Executor executor(*comm, factors_in_type);
+  std::vector<float> first{x}, alone{x};
+  std::vector<double> second{y};
+  Operation group = all_reduce_of(first, "group", op), one = all_reduce_of(alone, "alone", op);
+  group.parts.push_back({.in = collective::piece(std::span(second))});
+  for (Operation* const o : {&group, &one}) o->prescale = pre, o->postscale = post;
+  executor.run(group);
+  executor.run(one);
+  EXPECT_EQ(first.front(), alone.front());
+  return {first.front(), second.front()};
+}
+
+TEST(Execute, FactorsAreRoundedToTheTypeWhereAsked) {
+  const float x = 1.1f;
+  const double y = 1.9, pre = 0.1, post = 0.7;
+  const float in_type = x * static_cast<float>(pre) * static_cast<float>(post);
+  const auto once = static_cast<float>(static_cast<float>(x * pre) * post);
+  ASSERT_NE(in_type, once);
+  for (const Op op : {Op::sum, Op::average}) {
+    EXPECT_EQ(scaled(true, op, x, y, pre, post), std::pair(in_type, y * pre * post));
+    EXPECT_EQ(scaled(false, op, x, y, pre, post), std::pair(once, y * pre * post));
+  }
+}
+
 }  // namespace
 }  // namespace cohort::queue

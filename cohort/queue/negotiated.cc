@@ -21,7 +21,7 @@ class NegotiatedProgress final : public ProgressEngine {
   NegotiatedProgress(std::unique_ptr<collective::Communicator> communicator, QueueOptions options)
       : ProgressEngine(std::move(communicator), std::move(options)) {
     if (comm_->rank() != kCoordinator) return;
-    const Rules rules{options_.fusion_bytes, options_.warn_after, options_.shutdown_after, options_.rank_labels};
+    const Rules rules{options_.fusion_bytes, options_.warn_after, options_.shutdown_after, options_.limit_name, options_.rank_labels};
     coordinator_.emplace(comm_->size(), rules, options_.cache_names);
   }
 
@@ -176,6 +176,7 @@ void NegotiatedProgress::receive(const net::Message& message) {
   if (message.tag.number == kRequest && coordinator_) {
     send_responses(coordinator_->receive(message.from, decode_request(message.bytes), Clock::now()));
   } else if (message.tag.number == kResponse) {
+    heard();
     apply(decode_response(message.bytes));
   }
 }

@@ -40,6 +40,7 @@ Negotiator::Negotiator(int ranks, Rules rules)
 void Negotiator::submit(Rank from, const std::string& name, const Signature& signature, Clock::time_point now) {
   const auto rank = static_cast<std::size_t>(from.value);
   last_[rank] = name;
+  heard_ = now;
   auto known = by_name_.find(name);
   if (known == by_name_.end()) {
     const auto at = pending_.emplace(age_++, Pending{name, from, signature, now, std::vector<bool>(last_.size(), false)}).first;
@@ -57,12 +58,13 @@ void Negotiator::submit(Rank from, const std::string& name, const Signature& sig
   by_name_.erase(known);
 }
 
-void Negotiator::join(Rank from) {
+void Negotiator::join(Rank from, Clock::time_point now) {
   const auto rank = static_cast<std::size_t>(from.value);
   if (joined_[rank]) throw_failure(Kind::corrupt, "rank {} joined twice", from.value);
   joined_[rank] = true;
   ++joined_count_;
   last_[rank] = "join";
+  heard_ = now;
   settle_all();
   if (joined_count_ < ranks_) return;
   joined_.assign(joined_.size(), false);
@@ -94,9 +96,7 @@ std::vector<Decision> Negotiator::take(Clock::time_point now) {
 }
 
 std::optional<Clock::time_point> Negotiator::next_tick() const {
-  std::optional<Clock::time_point> next;
-  if (pending_.empty()) return next;
-  if (rules_.shutdown_after > Seconds{0}) next = later(pending_.begin()->second.since, rules_.shutdown_after);
+  const auto next = ends_at();
   if (rules_.warn_after <= Seconds{0}) return next;
   const auto unwarned = std::find_if(pending_.begin(), pending_.end(), [](const auto& row) { return !row.second.warned; });
   if (unwarned == pending_.end()) return next;
@@ -165,16 +165,25 @@ void Negotiator::refuse(const Pending& pending, Kind kind, std::string text) {
   settled_.push_back({.action = Action::refuse, .affected = {{pending.name}}, .kind = kind, .text = std::move(text)});
 }
 
+std::optional<Clock::time_point> Negotiator::ends_at() const {
+  if (rules_.shutdown_after <= Seconds{0}) return std::nullopt;
+  if (!pending_.empty()) return later(pending_.begin()->second.since, rules_.shutdown_after);
+  return joined_count_ > 0 ? std::optional(later(heard_, rules_.shutdown_after)) : std::nullopt;
+}
+
+void Negotiator::close(std::string text) {
+  const std::string limit = rules_.limit_name.empty() ? "" : fmt::format(" ({})", rules_.limit_name);
+  text += fmt::format("\nThe limit of {}{} has passed, and every rank gets this error.", format_seconds(rules_.shutdown_after), limit);
+  settled_.push_back({.action = Action::closed, .kind = Kind::timeout, .text = std::move(text)});
+  pending_.clear();
+  by_name_.clear();
+  joined_.assign(joined_.size(), false);
+  joined_count_ = 0;
+}
+
 void Negotiator::check_stalls(Clock::time_point now) {
-  if (pending_.empty()) return;
-  const auto oldest = pending_.begin()->second.since;
-  if (rules_.shutdown_after > Seconds{0} && now >= later(oldest, rules_.shutdown_after)) {
-    settled_.push_back(
-        {.action = Action::closed, .kind = Kind::timeout, .text = stall_report(now, rules_.shutdown_after) + "\nThe queue shuts down."});
-    pending_.clear();
-    by_name_.clear();
-    return;
-  }
+  const auto end = ends_at();
+  if (end && now >= *end) return close(pending_.empty() ? join_report() : stall_report(Clock::time_point::max(), rules_.shutdown_after));
   if (rules_.warn_after <= Seconds{0}) return;
   Decision stalled{.action = Action::stalled};
   for (auto& [age, pending] : pending_) {
@@ -183,14 +192,14 @@ void Negotiator::check_stalls(Clock::time_point now) {
     pending.warned = true;
   }
   if (stalled.affected.empty()) return;
-  stalled.text = stall_report(now, rules_.warn_after);
+  stalled.text = stall_report(now - std::chrono::duration_cast<Clock::duration>(rules_.warn_after), rules_.warn_after);
   settled_.push_back(std::move(stalled));
 }
 
-std::string Negotiator::stall_report(Clock::time_point now, Seconds after) const {
+std::string Negotiator::stall_report(Clock::time_point before, Seconds after) const {
   std::map<int, std::vector<std::string>> waiting_for;
   for (const auto& [age, pending] : pending_) {
-    if (now < later(pending.since, after)) break;
+    if (pending.since > before) break;
     for (const int r : missing(pending)) waiting_for[label_of(r).value].push_back(pending.name);
   }
   std::string text = fmt::format(
@@ -198,7 +207,18 @@ std::string Negotiator::stall_report(Clock::time_point now, Seconds after) const
       "for more than {}. Some rank took another path through the program, is slow, or is stuck.\nMissing ranks:",
       format_seconds(after));
   for (const auto& [rank, names] : waiting_for) text += fmt::format("\n{}: [{}]", rank, fmt::join(names, ", "));
-  text += "\nLast submitted:";
+  return text + last_submitted();
+}
+
+std::string Negotiator::join_report() const {
+  std::vector<int> joined, others;
+  for (int r = 0; r < ranks_; ++r) (joined_[static_cast<std::size_t>(r)] ? joined : others).push_back(label_of(r).value);
+  return fmt::format("{} called join and {} did not, nor submitted anything for more than {}.{}", ranks_text(joined), ranks_text(others),
+                     format_seconds(rules_.shutdown_after), last_submitted());
+}
+
+std::string Negotiator::last_submitted() const {
+  std::string text = "\nLast submitted:";
   for (int r = 0; r < ranks_; ++r) {
     const std::string& last = last_[static_cast<std::size_t>(r)];
     text += fmt::format("\n{}: {}", label_of(r).value, last.empty() ? "nothing yet" : last);

@@ -5,7 +5,8 @@
 //   a name runs     when every rank has submitted it, or has joined (joined ranks contribute zeros to sums and averages)
 //   it is refused   when the ranks disagree about it, when a joined rank cannot take part, or when a rank it waits for has closed
 //   join is done    when every rank has joined
-//   stalled         reports once per name which ranks are missing, after `warn_after`; closed ends everything after `shutdown_after`
+//   stalled         reports once per name which ranks are missing, after `warn_after`; closed ends everything after `shutdown_after`, also
+//                   when some ranks have joined and the others have been silent for so long
 #pragma once
 #include <map>
 #include <optional>
@@ -23,6 +24,7 @@ struct Rules {
   std::size_t fusion_bytes = 0;
   Seconds warn_after{5};
   Seconds shutdown_after{0};        // 0: never
+  std::string limit_name{};         // what sets shutdown_after, for texts
   std::vector<Rank> rank_labels{};  // the ranks' numbers in texts; empty: their numbers here
 };
 
@@ -45,7 +47,7 @@ class Negotiator {
   Negotiator(int ranks, Rules rules);
 
   void submit(Rank from, const std::string& name, const Signature& signature, Clock::time_point now);
-  void join(Rank from);
+  void join(Rank from, Clock::time_point now);
   void leave(Rank from);  // it will submit nothing more
   // What the events since the last take() allow, in order, fused.
   std::vector<Decision> take(Clock::time_point now);
@@ -72,8 +74,12 @@ class Negotiator {
   void settle_all();
   void refuse(const Pending& pending, Kind kind, std::string text);
   void check_stalls(Clock::time_point now);
+  void close(std::string text);
+  std::optional<Clock::time_point> ends_at() const;  // when the wait is over for what waits longest
   Rank label_of(int rank) const;
-  std::string stall_report(Clock::time_point before, Seconds after) const;
+  std::string stall_report(Clock::time_point before, Seconds after) const;  // of what was submitted until `before`
+  std::string join_report() const;
+  std::string last_submitted() const;
 
   const int ranks_;
   const Rules rules_;
@@ -83,6 +89,7 @@ class Negotiator {
   std::vector<std::string> last_;  // what each rank submitted last
   std::vector<bool> joined_, left_;
   int joined_count_ = 0, left_count_ = 0;
+  Clock::time_point heard_{};          // the last submission or join
   std::vector<NamedSignature> ready_;  // agreed, not yet handed out
   std::vector<Decision> settled_;      // the other decisions not yet handed out
 };

@@ -82,7 +82,7 @@ TEST_F(NegotiatorTest, TheSameNameTwiceFromOneRankBreaksTheProtocol) {
 
 TEST_F(NegotiatorTest, JoinedRanksCountAsPresentForSums) {
   submit(0, "a"), submit(1, "a");
-  negotiator.join(Rank{2});
+  negotiator.join(Rank{2}, kStart);
   auto decisions = take();
   ASSERT_THAT(decisions, SizeIs(1));
   EXPECT_EQ(decisions[0].action, Action::run);
@@ -91,9 +91,9 @@ TEST_F(NegotiatorTest, JoinedRanksCountAsPresentForSums) {
 }
 
 TEST_F(NegotiatorTest, JoinIsDoneWhenAllHaveJoinedAndNamesTheLast) {
-  for (int r : {1, 0}) negotiator.join(Rank{r});
+  for (int r : {1, 0}) negotiator.join(Rank{r}, kStart);
   EXPECT_THAT(take(), IsEmpty());
-  negotiator.join(Rank{2});
+  negotiator.join(Rank{2}, kStart);
   const auto decisions = take();
   ASSERT_THAT(decisions, SizeIs(1));
   EXPECT_EQ(decisions[0].action, Action::joined);
@@ -104,7 +104,7 @@ TEST_F(NegotiatorTest, JoinIsDoneWhenAllHaveJoinedAndNamesTheLast) {
 
 TEST_F(NegotiatorTest, WhatARankSubmittedBeforeItJoinedRunsBeforeTheJoinIsDone) {
   submit(0, "a");
-  for (int r : {0, 1, 2}) negotiator.join(Rank{r});
+  for (int r : {0, 1, 2}) negotiator.join(Rank{r}, kStart);
   const auto decisions = take();
   ASSERT_THAT(decisions, SizeIs(2));
   EXPECT_EQ(decisions[0].action, Action::run);
@@ -120,7 +120,7 @@ TEST_F(NegotiatorTest, OperationsThatCannotBeJoinedAreRefusedWithTheReason) {
       {of(Collective::all_to_all), "alltoall is not supported with join"},
       {of(Collective::reduce_scatter), "reducescatter is not supported with join"},
       {product, "zeros of a joined rank would change its result"}};
-  negotiator.join(Rank{1});
+  negotiator.join(Rank{1}, kStart);
   for (const auto& [signature, text] : cases) {
     submit(0, "x", signature), submit(2, "x", signature);
     const auto decisions = take();
@@ -132,7 +132,7 @@ TEST_F(NegotiatorTest, OperationsThatCannotBeJoinedAreRefusedWithTheReason) {
 
 TEST_F(NegotiatorTest, ABarrierPassesPendingOperationsAndJoinedRanks) {
   submit(0, "unmatched");
-  negotiator.join(Rank{1});
+  negotiator.join(Rank{1}, kStart);
   submit(0, "barrier", {.collective = Collective::barrier}), submit(2, "barrier", {.collective = Collective::barrier});
   const auto decisions = take();
   ASSERT_THAT(decisions, SizeIs(1));
@@ -153,7 +153,7 @@ TEST_F(NegotiatorTest, WhatALeavingRankHasSubmittedMayStillRunAndTheRestIsRefuse
 }
 
 struct StallTest : Table {
-  StallTest() : Table(3, {.fusion_bytes = 0, .warn_after = 5s, .shutdown_after = 20s}) {}
+  StallTest() : Table(3, {.fusion_bytes = 0, .warn_after = 5s, .shutdown_after = 20s, .limit_name = "COHORT_TIMEOUT"}) {}
 };
 
 TEST_F(StallTest, ReportsTheMissingRanksAndWhatEachSubmittedLastOnce) {
@@ -193,6 +193,21 @@ TEST_F(StallTest, EndsEverythingAfterTheShutdownTime) {
   EXPECT_EQ(negotiator.next_tick(), std::nullopt);
 }
 
+TEST_F(StallTest, EndsAJoinWhenTheOthersStayOut) {
+  negotiator.join(Rank{0}, kStart);
+  EXPECT_EQ(negotiator.next_tick(), kStart + 20s);
+  submit(1, "a", kStart + 10s), submit(2, "a", kStart + 15s);
+  EXPECT_EQ(take(kStart + 15s).at(0).action, Action::run);
+  EXPECT_EQ(negotiator.next_tick(), kStart + 35s) << "the others are at work";
+  EXPECT_THAT(take(kStart + 34s), IsEmpty());
+  const auto decisions = take(kStart + 35s);
+  ASSERT_THAT(decisions, SizeIs(1));
+  EXPECT_EQ(decisions[0].action, Action::closed);
+  EXPECT_THAT(decisions[0].text, HasSubstr("rank 0 called join and ranks 1, 2 did not, nor submitted anything for more than 20 s.\n"
+                                           "Last submitted:\n0: join\n1: a\n2: a\nThe limit of 20 s (COHORT_TIMEOUT) has passed"));
+  EXPECT_EQ(negotiator.next_tick(), std::nullopt);
+}
+
 TEST_F(StallTest, NothingPendingMeansNothingToWatch) {
   for (int r = 0; r < 3; ++r) submit(r, "a");
   take();
@@ -220,7 +235,7 @@ TEST(Negotiator, NamesRanksByTheirLabels) {
 TEST(Negotiator, OneRankAloneNeedsNoOther) {
   Negotiator negotiator(1, kPlain);
   negotiator.submit(Rank{0}, "a", reduce_of(4), kStart);
-  negotiator.join(Rank{0});
+  negotiator.join(Rank{0}, kStart);
   const auto decisions = negotiator.take(kStart);
   ASSERT_THAT(decisions, SizeIs(2));
   EXPECT_EQ(decisions[1].rank, Rank{0});

@@ -11,7 +11,7 @@ std::shared_ptr<Submission> OperationTable::open(Operation operation, Clock::tim
                   "wait for it first, or give each operation its own name",
                   operation.name);
   }
-  auto submission = std::make_shared<Submission>(std::move(operation));
+  auto submission = std::make_shared<Submission>(std::move(operation), now);
   names_.insert_or_assign(submission->name, Entry{submission});
   ++in_flight_;
   return submission;

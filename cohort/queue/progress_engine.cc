@@ -1,7 +1,9 @@
 #include "cohort/queue/progress_engine.h"
 
+#include <algorithm>
 #include <climits>
 
+#include "cohort/base/text.h"
 #include "cohort/base/trace.h"
 
 namespace cohort::queue {
@@ -12,6 +14,8 @@ constexpr Seconds kGrace{0.25};
 // How often the progress thread polls while callers drive. It bounds how late an operation starts whose caller, unlike before, does not
 // wait.
 constexpr Seconds kPollInterval{0.0005};
+// How much longer than rank 0 the others wait, which would have ended the wait: at most.
+constexpr Seconds kAnswerGrace{5};
 // Submit is often followed by wait: woken for one, the progress thread lets the caller become the driver first.
 constexpr int kYieldsToCaller = 20;
 }  // namespace
@@ -21,7 +25,7 @@ ProgressEngine::ProgressEngine(std::unique_ptr<collective::Communicator> communi
       comm_(std::move(communicator)),
       spin_policy_(SpinPolicy::for_ranks(2 * comm_->size())),  // a rank may be two threads here: its caller and its progress thread
       operations_(options_.name_window),
-      executor_(*comm_) {}
+      executor_(*comm_, options_.factors_in_type) {}
 
 void ProgressEngine::start() {
   thread_ = std::thread([this] { run(); });
@@ -86,7 +90,21 @@ bool ProgressEngine::help(const std::shared_ptr<Submission>& submission, Deadlin
     drive({.until = submission.get(), .return_by = return_by});
     stop_driving(true);
   }
+  if (!submission->done()) check_silence(*submission);
   return submission->done();
+}
+
+// A rank 0 that runs ends every wait itself (Negotiator); this is for one that is stopped or out of reach.
+void ProgressEngine::check_silence(const Submission& submission) {
+  if (options_.shutdown_after <= Seconds{0} || comm_->rank() == Rank{0}) return;
+  const Clock::time_point heard{Clock::duration{heard_.load(std::memory_order_relaxed)}};
+  const Seconds silent = Clock::now() - std::max(heard, submission.submitted_at);
+  if (silent < options_.shutdown_after + std::min(options_.shutdown_after, kAnswerGrace)) return;
+  const Rank coordinator = options_.rank_labels.empty() ? Rank{0} : options_.rank_labels.front();
+  abort({Kind::timeout,
+         fmt::format("'{}' waits for an answer of rank {}, which decides what runs, for more than {}; it is stopped or out of reach",
+                     submission.name, coordinator.value, format_seconds(options_.shutdown_after)),
+         Rank{0}});
 }
 
 void ProgressEngine::abort(const Error& error) noexcept {

@@ -48,6 +48,7 @@ class ProgressEngine {
 
   // ---- driver only
   bool driving_over(const DriveLimits& limits, bool& busy);
+  void heard() { heard_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed); }  // rank 0 has answered
   void emit(const Event& event) const {
     if (options_.on_event) options_.on_event(event);
   }
@@ -78,8 +79,9 @@ class ProgressEngine {
   void wake_thread();
   bool start_driving(const std::shared_ptr<Submission>& waits_for);  // false: there is a driver, which now knows who waits to drive
   void stop_driving(bool waiter);
-  void drive(const DriveLimits& limits) noexcept;  // by the driver
-  void end(const Error& error) noexcept;           // final: everything in flight fails with it
+  void drive(const DriveLimits& limits) noexcept;    // by the driver
+  void end(const Error& error) noexcept;             // final: everything in flight fails with it
+  void check_silence(const Submission& submission);  // by a caller: ends the queue when rank 0 has not answered for too long
 
   // ---- the progress thread
   enum class Next { sleep, work, listen, end };
@@ -94,6 +96,7 @@ class ProgressEngine {
   bool by_waiter_ = false;                      // the last driver was a caller
   std::uint64_t drives_ = 0, drives_seen_ = 0;  // turns of callers; as the progress thread saw it last
 
+  std::atomic<Clock::rep> heard_{0};
   Word wake_count_{0};  // the progress thread sleeps here
   std::atomic<bool> asleep_{false};
   Word ended_{0};

@@ -28,14 +28,16 @@ struct Event {
   Collective collective = Collective::barrier;
 };
 
-// fusion_bytes, cache_names and the stall times matter on rank 0, which decides for all.
+// fusion_bytes, cache_names and warn_after matter on rank 0, which decides for all.
 struct QueueOptions {
   Mode mode = Mode::in_order;
   std::size_t fusion_bytes = 64_MiB;  // most bytes in one fused all-reduce; 0: no fusion
   std::size_t cache_names = 1024;     // names that are sent as ids
   Seconds warn_after{5};              // a name some ranks have not submitted is reported after this; 0: never
   Seconds shutdown_after{0};          // and ends the queue on every rank after this; 0: never
+  std::string limit_name{};           // what sets shutdown_after, for errors
   Seconds name_window{0.005};         // an unobserved outcome keeps its name this long
+  bool factors_in_type = false;       // a factor is rounded to the elements' type first, as Horovod does; else products are rounded once
   Seconds drain{2};                   // how long destruction waits for what is in flight
   std::vector<Rank> rank_labels{};    // the ranks' numbers in reports and errors (a process set: those in the world)
   // What happens to operations, as it happens, on any thread. It must not throw, nor call the queue.
@@ -63,7 +65,8 @@ class Queue {
   // The outcome, as often as asked. Kind::timeout when the deadline passes first: the operation goes on.
   Result wait(const Handle& handle, Deadline deadline = {}) const;
   // For callers that must return now and then (to check signals): makes progress on the operation as wait() without a deadline does, until
-  // it is done or `return_by` has passed; a running collective is finished first. Returns whether it is done; wait() gives the outcome.
+  // it is done or `return_by` has passed; a running collective is finished first. Returns whether it is done; wait() gives the outcome. A
+  // rank 0 that says nothing for longer than shutdown_after ends the queue here.
   bool help(const Handle& handle, Deadline return_by) const;
   void abort(const Error& error) noexcept;
 

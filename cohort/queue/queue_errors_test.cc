@@ -182,7 +182,7 @@ TEST(QueueErrors, TheStallReportNamesMissingRanksAndReachesTimedOutWaits) {
 
 TEST(QueueErrors, AfterTheShutdownTimeEveryRankFailsWithTheMissingRanks) {
   const QueueOptions options{.mode = Mode::negotiated, .warn_after = 0s, .shutdown_after = 50ms};
-  std::latch submitted(2);  // what is younger than 50 ms is not in the report
+  std::latch submitted(2);  // what comes later than the report is not in it
   run_queues(3, options, [&](Queue& queue) {
     std::vector<float> data(4, 1.0f);
     Error error;
@@ -202,6 +202,24 @@ TEST(QueueErrors, AfterTheShutdownTimeEveryRankFailsWithTheMissingRanks) {
     EXPECT_EQ(error.kind, Kind::timeout);
     EXPECT_THAT(error.what, HasSubstr("1: [never]"));
     EXPECT_EQ(failure_of([&] { queue.submit(all_reduce_of(data, "after")); }).kind, Kind::timeout);
+  });
+}
+
+// Rank 0's progress thread is held up in its report, as in a process that is stopped.
+TEST(QueueErrors, ARankZeroThatDoesNotAnswerIsNamed) {
+  std::latch given_up(1);
+  QueueOptions options{.mode = Mode::negotiated, .warn_after = 1ms, .shutdown_after = 20ms};
+  options.report = [&](const std::string&) { given_up.wait(); };
+  run_queues(2, options, [&](Queue& queue) {
+    if (queue.rank() == Rank{0}) return given_up.wait();
+    std::vector<float> data(4, 1.0f);
+    const Handle handle = queue.submit(all_reduce_of(data, "unanswered"));
+    while (!queue.help(handle, Deadline::in(1ms))) {
+    }
+    const Error error = failure_of([&] { queue.wait(handle); });
+    given_up.count_down();
+    EXPECT_EQ(error.kind, Kind::timeout);
+    EXPECT_THAT(error.what, HasSubstr("'unanswered' waits for an answer of rank 0, which decides what runs, for more than 20 ms"));
   });
 }
 

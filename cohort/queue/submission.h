@@ -17,10 +17,12 @@ namespace cohort::queue {
 
 class Submission {
  public:
-  explicit Submission(Operation what) : operation(std::move(what)), name(operation.name) {}
+  explicit Submission(Operation what, Clock::time_point now = Clock::now())
+      : operation(std::move(what)), name(operation.name), submitted_at(now) {}
 
   Operation operation;     // owned by the driver until finish(), which releases it
   const std::string name;  // outlives the operation: errors and the table of names use it
+  const Clock::time_point submitted_at;
 
   bool done() const { return state_.load(std::memory_order_acquire) == kDone; }
   void finish(Result result, std::optional<Error> error);  // wakes the waiters; the first call counts

@@ -11,6 +11,7 @@
 #include "cohort/data/sampler.h"
 #include "cohort/data/transform.h"
 #if __has_include("cohort/nn/models_words.h")  // generated where there is torch
+#include "cohort/nn/losses_words.h"
 #include "cohort/nn/models_words.h"
 #endif
 #include "cohort/base/model_sizes.h"
@@ -26,8 +27,10 @@ namespace {
 
 #if __has_include("cohort/nn/models_words.h")
 constexpr auto& kModels = nn::kModelsWords;
+constexpr auto& kLosses = nn::kLossesWords;
 #else
 constexpr std::string_view kModels[] = {"(this build has no torch, and no models)"};
+constexpr std::string_view kLosses[] = {"(this build has no torch, and no losses)"};
 #endif
 
 // The variants of a setting as its documentation names them, from the tables that also make them: "sgd(..), adam(..)".
@@ -91,6 +94,9 @@ void fields(DataConfig& c, FieldList& f) {
   f("accumulate", c.accumulate, Range{1, 1e4}, "batches whose gradients are added up before ranks communicate");
   f("drop_last", c.drop_last, "leave out a last batch that is not full");
   f("threads", c.threads, Range{0, 64}, "threads of each rank that make batches ahead; 0: made by the training thread");
+  f("max_pixels", c.max_pixels, Range{1, 1e12}, "pixels of one picture, as its file declares it; larger ones are refused");
+  f("max_scans", c.max_scans, Range{1, 1e6}, "passes of a progressive JPEG over its picture");
+  f("max_inflate_ratio", c.max_inflate_ratio, Range{1, 1e6}, "bytes that one byte of a gzip file may become, beyond the first 16 MiB");
 }
 
 void fields(OptimizerConfig& c, FieldList& f) {
@@ -105,8 +111,15 @@ void fields(CheckpointConfig& c, FieldList& f) {
   f("every_steps", c.every_steps, Range{0, 1e9}, "steps between checkpoints; 0: by epochs only");
   f("every_epochs", c.every_epochs, Range{0, 1e6}, "epochs between checkpoints; 0: by steps only");
   f("keep", c.keep, Range{1, 1000}, "newest checkpoints to keep");
+  f("last_try", c.last_try, Range{0, 1e6},
+    "how long the last checkpoint of a run is tried again when it cannot be written; then the run ends with exit status 1");
   f("resume", c.resume, Words{"auto", "never", "must"},
-    "auto: go on from the newest checkpoint if there is one; never: start anew; must: fail without one");
+    "auto: go on from the newest checkpoint if there is one, and stop if all that are there are damaged; never: start anew; must: fail "
+    "without one");
+  f("allow", c.allow, Words{"data", "optimizer", "restart_epoch"},
+    "differences from the checkpoint that are refused otherwise. data: another training set; optimizer: state that does not fit is dropped "
+    "and begins anew; restart_epoch: an epoch that was begun with another seed, sampler or number of samples begins again");
+  f("takeover", c.takeover, "take the run's folder from another job that still holds it; that job saves nothing there any more");
 }
 
 void fields(ObserveConfig& c, FieldList& f) {
@@ -134,6 +147,11 @@ void fields(TrainConfig& c, FieldList& f) {
   f("name", c.name, "of the run");
   f("out", c.out, "folder of everything the run writes; empty: runs/<name>");
   f("model", c.model, models());
+  f("loss", c.loss,
+    fmt::format("what training makes small: {}; huber takes delta=; auto: by the data set, cross_entropy for classes and tokens, mse for "
+                "float targets",
+                fmt::join(kLosses, ", ")));
+  f("plugins", c.plugins, "libraries with models, data sets and losses of your own (docs/own_models.md), loaded by every rank");
   f("optimizer", c.optimizer, "the update rule: " + list_of(optim::rules()));
   f("sync", c.sync, "how ranks train together: " + strategies());
   f("backend", c.backend, collective::backend_names(),
@@ -220,6 +238,7 @@ void check(const TrainConfig& config) {
   for (const auto& rule : config.optim.lr_scale) optim::parse_lr_scale(rule);
   RecomputeChoice::parse(config.recompute);
   Spec::parse(model_spec_of(config.model));
+  Spec::parse(config.loss);
   Spec::parse(config.data.train);
   if (!config.data.test.empty()) Spec::parse(config.data.test);
   Spec::parse(config.sync);

@@ -20,6 +20,9 @@ struct DataConfig {
   int accumulate = 1;
   bool drop_last = false;
   int threads = 0;
+  std::int64_t max_pixels = 100'000'000;  // of data::InputLimits, as the next two
+  std::int64_t max_scans = 50;
+  std::int64_t max_inflate_ratio = 200;
 };
 void fields(DataConfig& c, FieldList& f);
 
@@ -36,7 +39,10 @@ struct CheckpointConfig {
   int every_steps = 0;
   int every_epochs = 1;
   int keep = 3;
+  Seconds last_try{60};
   std::string resume = "auto";
+  std::vector<std::string> allow;
+  bool takeover = false;
 };
 void fields(CheckpointConfig& c, FieldList& f);
 
@@ -55,7 +61,9 @@ void fields(ObserveConfig& c, FieldList& f);
 struct TrainConfig {
   std::string name = "run";
   std::string out;
-  std::string model = "mlp(in=784, hidden=512x512, out=10)";
+  std::string model = "mlp(hidden=512x512)";
+  std::string loss = "auto";
+  std::vector<std::string> plugins;
   std::int64_t seed = 1;
   int epochs = 5;
   std::int64_t steps = 0;

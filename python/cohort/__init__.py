@@ -2,8 +2,9 @@
 
     import cohort.torch as hvd          # Horovod's interface on Cohort
     import cohort                       # torch.distributed.init_process_group("cohort")
+    cohort.Trainer(model, data).run()   # a whole training run
 
-The first is described by help(cohort.torch), the second by help(cohort.distributed).
+The first is described by help(cohort.torch), the second by help(cohort.distributed), the third by help(cohort.trainer).
 """
 
 import torch as _torch  # first: the extension needs its libraries
@@ -31,5 +32,6 @@ def _check_torch(built, found):
 _check_torch(_core.torch_version, _torch.__version__)
 
 from cohort import distributed, run  # cohort.run(function, num_proc=2)
+from cohort.trainer import Trainer
 
 distributed.register()

@@ -1,7 +1,5 @@
-"""The `cohort` program that ships inside the package, as a console command."""
-import os
+"""The `cohort` program that ships inside the package (cohort_commands.py is the console command)."""
 import pathlib
-import sys
 
 
 def path():
@@ -11,7 +9,3 @@ def path():
         if place.exists():
             return str(place)
     raise FileNotFoundError(f"the program cohort is neither in {here / 'bin'} nor in a build folder; install the package: pip install .")
-
-
-def main():
-    os.execv(path(), [path(), *sys.argv[1:]])

@@ -1,8 +1,8 @@
 """The backend "cohort" of torch.distributed.
 
-    import cohort
     torch.distributed.init_process_group("cohort")
 
+An installed package makes the name known to torch (cohort_autoload); else, and with TORCH_DEVICE_BACKEND_AUTOLOAD=0, `import cohort` does.
 From then on everything built on torch.distributed runs on Cohort, unchanged: DistributedDataParallel,
 ZeroRedundancyOptimizer, fully_shard (FSDP2), DTensor, torch.distributed.checkpoint, new_group, point to point. Scripts are started by
 torchrun or by `cohort run`. With a second backend for GPU tensors: init_process_group("cpu:cohort,cuda:nccl").
@@ -22,11 +22,13 @@ import socket
 
 import torch
 import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
 
 from cohort import _core
 
 __all__ = ["register", "serve_large_tensors", "shared_memory", "shared_tensor"]
 
+_registered = False
 _DISCARD_PORT = 9  # nothing is sent there: connecting a datagram socket only looks up the route
 
 
@@ -69,6 +71,7 @@ def _create(options, backend_options=None):
         rank=options.group_rank,
         size=options.group_size,
         timeout=seconds,
+        chosen=seconds != default_pg_timeout.total_seconds(),
         name=options.group_id,
         address=_address(),
         global_ranks=options.global_ranks_in_group,
@@ -76,10 +79,13 @@ def _create(options, backend_options=None):
 
 
 def register():
-    """Makes the backend known to torch.distributed. `import cohort` calls it."""
-    if not dist.is_available() or "COHORT" in dist.Backend._plugins:
+    """Makes the backend known to torch.distributed, if it is not (cohort_autoload). `import cohort` calls it."""
+    global _registered
+    if not dist.is_available() or _registered:
         return
-    dist.Backend.register_backend("cohort", _create, extended_api=True, devices=["cpu"])
+    _registered = True
+    if "COHORT" not in dist.Backend._plugins:
+        dist.Backend.register_backend("cohort", _create, extended_api=True, devices=["cpu"])
     # DDP asks the backend for its buckets' memory when this is 0; torch's default is not to ask.
     os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
     atexit.register(_core._shutdown_process_groups)

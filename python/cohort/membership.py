@@ -80,7 +80,10 @@ def state_synced():
 
 def vote(wish, what):
     """All ranks, at the same call: True when any of them, or the launcher, wants the ranks to change. A "commit" counts when it returns."""
-    (wishes,), _, _ = _core.wait(_core.vote(wish, what))
+    outcome = _core.wait(_core.vote(wish, what))
+    if outcome is None:
+        raise HorovodInternalError(f"hvd.shutdown() was called on this rank, by another thread, during {what}()")
+    (wishes,), _, _ = outcome
     if what == "commit":
         _core.decide()
     return bool(wishes.any())

@@ -186,6 +186,11 @@ def step():
     assert 0.8 < found[0]["last_loss"] / found[1]["last_loss"] < 1.25, found
     tokens = run("bench", "step", "--model", "gpt(vocab=16, context=8, d=16, heads=2, layers=1)", "-n", "2", "--batch", "2", "--steps", "3", *short)
     assert "gpt" in json.loads(tokens.stdout)["model"], tokens
+    # AdamW decays every parameter by torch's default in both: their losses part within a few steps where only one does.
+    worker = [f"{COHORT}-worker", "bench-step", "--model", "mlp(in=16, hidden=16, out=4)", "--optimizer", "adamw", "--lr", "0.05",
+              "--batch", "16", "--warm", "1", "--steps", "100", "--implementation"]
+    alone = [json.loads(subprocess.run([*worker, who], capture_output=True, text=True, timeout=LIMIT, check=True).stdout) for who in ("cohort", "unsynced")]
+    assert abs(alone[0]["last_loss"] - alone[1]["last_loss"]) < 1e-4, alone
     assert "ended with status" in run("bench", "step", "--model", "no_such_model", "--steps", "1", *short, status=1).stderr
 
 

@@ -52,6 +52,9 @@ def main():
         os.chmod(f"{folder}/train", 0o755)
         with open(f"{folder}/train.py", "w") as train:
             train.write("import os\nassert os.environ['WORLD_SIZE'] == '2'\n")
+        plugin = os.path.join(PROGRAMS, "../examples/libmine.so")
+        if "libmine.so" in text:
+            os.symlink(os.path.realpath(plugin), f"{folder}/libmine.so")
         for name, body in files(text):
             with open(f"{folder}/{name}", "w") as file:
                 file.write(body)

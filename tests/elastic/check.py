@@ -8,9 +8,10 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from claims_coordinator import cleared, coordinated, given_up, orphaned, supervised  # noqa: E402
+from claims_coordinator import cleared, coordinated, given_up, orphaned, silent, supervised  # noqa: E402
+from claims_failures import failing, killed_early, last_checkpoint, reset, stalled  # noqa: E402
 from claims_shards import shards_coordinated, shards_killed, shards_left, shards_lost  # noqa: E402
-from jobs import FOR_EVER, SLOWDOWN, Job, Runs, VectorJob, wait_until  # noqa: E402
+from jobs import FOR_EVER, LIMIT, SLOWDOWN, Job, Runs, VectorJob, wait_until  # noqa: E402
 from membership_changes import leaves_and_another_comes, lose_one_of_three  # noqa: E402
 from runs import TINY  # noqa: E402
 
@@ -33,7 +34,7 @@ def launched(programs, scratch):
         job.await_size(3)
         job.process.send_signal(signal.SIGTERM)
         job.ends()
-        assert job.said("is lost: ") and job.said(r"worker \d+ \(process \d+\) ended: killed by SIGKILL") and job.said("leaves: SIGUSR1"), job.log()
+        assert job.said("is lost: ") and job.said(r"worker \d+ \(rank \d\) \(process \d+\) ended: killed by SIGKILL") and job.said("leaves: SIGUSR1"), job.log()
         job.judge()
 
 
@@ -152,7 +153,7 @@ def flipped(programs, scratch):
 
 
 def refused(programs, scratch):
-    """Settings that cannot be elastic are refused with a reason, before anything starts."""
+    """Settings that cannot be elastic are refused with a reason, before anything starts; so are checkpoints that cannot be resumed from."""
     runs = Runs(programs, scratch)
     for sets, words in (({"engine.early_update": "true"}, "could not be called off"),
                         ({"sync_batch_norm": "true"}, "tied to one set of ranks"), ({"backend": "gloo", "deterministic": "false"}, "take backend=native")):
@@ -162,17 +163,54 @@ def refused(programs, scratch):
     assert "min <= n <= max" in done.stderr, done.stderr
     done = runs.call(runs.command("run", 2) + ["--max-n", "3"], status=2)
     assert "--max-n without --min-n" in done.stderr, done.stderr
+    sets = {"epochs": 0, "steps": 4, "data__test": ""}  # a job that cannot resume ends: workers started again could not either
+    runs.train("run", **sets)
+    for why, change in (("seed: 1 -> 2: it is in the middle of epoch 1", {"seed": 2}), ("none of the checkpoints in .* can be used", {})):
+        done = runs.call(runs.command("run", 2, **{**sets, "steps": 8}, **change) + ["--min-n", "1"], status=2)
+        assert re.search(f"gives up: .*{why}", done.stderr), done.stderr
+        for path in runs.checkpoints("run"):
+            os.truncate(f"{path}/model.safetensors", 50)
+
+
+def same_name(programs, scratch):
+    """Two launches of one `--job` name are two jobs: the second is refused the run's folder. Where rank 0 moves it is still the first. Taken
+    over, the first ends with the name of the second, which goes on from its checkpoint."""
+    class Named(Job):
+        def words(self, n, limits, **sets):
+            options = self.runs.command(self.name, n, **{**self.sets, "out": self.runs.path(self.name), **sets})[6:]
+            return [self.runs.cohort, "run", "-n", str(n), "--job", "mine", *limits, "--", os.path.join(programs, "cohort-worker"), "train", *options]
+
+    with Named(programs, scratch, "run", n=2, least=1, steps=FOR_EVER, checkpoint__every_steps=5) as job:
+        job.await_step(20)
+        again = lambda **sets: job.words(1, ["--min-n", "1", "--respawns", "0"], **sets)
+        refused = job.runs.call(again(), status=2).stderr
+        assert re.search(r"/run belongs to a run that goes on: process \d+ on .*\(job mine\.[0-9a-f]{12}\)", refused), refused
+        epoch = job.epoch()
+        job.kill(job.pid_of(0))
+        job.await_epoch_after(epoch)
+        job.await_step(job.step() + 20)
+        assert not job.said("taken over"), job.log()
+        done = job.runs.call(again(steps=2, checkpoint__takeover="true"))  # it is beyond that: nothing is left to do
+        assert "goes on after update" in done.stdout, done.stdout
+        assert job.process.wait(LIMIT) != 0, job.log()
+        assert job.said(r"/run was taken over by .*job mine\.[0-9a-f]{12}"), job.log()
 
 
 def unfit(programs, scratch):
-    """A file of settings that changes while the job runs: workers that start later and read it end again, three of them at most; the others continue."""
-    def write_settings(text):
-        with open(file, "w") as settings:
-            settings.write(text)
+    """A file of settings or of data that changes while the job runs: workers that start later and read it end again, three of them at most; the
+    others continue with what they have."""
+    def write(path, text):
+        with open(path + ".new", "w") as new:
+            new.write(text)
+        os.rename(path + ".new", path)  # a worker reads the one or the other
 
-    file = os.path.join(scratch, "settings.yaml")
+    file, table = os.path.join(scratch, "settings.yaml"), os.path.join(scratch, "train.csv")
+    write_settings = lambda text: write(file, text)
+    rows = [f"{i % 2},{i % 256},7,9,{200 - i % 100}\n" for i in range(101)]
     write_settings("seed: 1\n")
-    with Job(programs, scratch, "run", n=2, least=1, flags=[file], steps=FOR_EVER) as job:
+    write(table, "".join(rows[:100]))
+    with Job(programs, scratch, "run", n=2, least=1, flags=[file], steps=FOR_EVER, model="mlp(in=4, hidden=3, out=2)",
+             data__train=f"csv(file={table}, shape=1x2x2)") as job:
         job.await_step(20)
         write_settings("seed: 2\n")
         job.kill(job.workers()[1])
@@ -183,11 +221,17 @@ def unfit(programs, scratch):
         job.process.send_signal(signal.SIGUSR2)
         job.await_size(2)
         job.await_step(job.step() + 20)
+        write(table, "".join(rows))
+        job.kill(job.workers()[1])
+        wait_until("a worker with other data ends", lambda: job.said("the data differ: .*number of samples: 100 on rank 0 but 101 on rank 1; this worker cannot"))
+        write(table, "".join(rows[:100]))
+        job.await_size(2)
+        job.await_step(job.step() + 20)
         job.stops()
         job.judge()
 
 
-CLAIMS = (launched, abandoned, coordinated, given_up, cleared, killed, preempted, stopped, supervised, orphaned, ended, last_one, shards_killed, shards_left,
-          shards_coordinated, shards_lost, flipped, refused, unfit)
+CLAIMS = (launched, abandoned, coordinated, given_up, failing, killed_early, last_checkpoint, reset, stalled, cleared, killed, preempted, stopped,
+          supervised, orphaned, silent, ended, last_one, shards_killed, shards_left, shards_coordinated, shards_lost, flipped, refused, same_name, unfit)
 with tempfile.TemporaryDirectory(prefix="cohort-elastic-") as folder:
     {claim.__name__: claim for claim in CLAIMS}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)

@@ -1,5 +1,6 @@
 """Elastic jobs whose coordinator, supervisor or launcher is killed."""
 import random
+import re
 import signal
 import time
 
@@ -17,7 +18,7 @@ def coordinated(programs, scratch):
             job.await_step(job.step() + rng.randrange(1, 60))
             at, again = job.kill_coordinator()
             print(f"another coordinator after {again - at:.3f} s, a step after {job.await_next_step() - at:.3f} s")
-            wait_until("all are back", lambda: job.said("all 3 workers of epoch 1 are back: training continues"))
+            wait_until("all are back", lambda: job.said("all 3 workers of membership epoch 1 are back: training continues"))
         assert job.epoch() == 1 and job.steps_lost() == 0, job.log()
         at, _ = job.kill_coordinator([rng.choice(job.workers())])
         print(f"with a worker: the next epoch after {job.await_epoch_after(1) - at:.3f} s, {job.steps_lost()} steps again")
@@ -27,7 +28,7 @@ def coordinated(programs, scratch):
         job.await_size(2)
         before = job.epoch()
         job.kill_coordinator()
-        wait_until("both are back", lambda: job.said(f"all 2 workers of epoch {before} are back"))
+        wait_until("both are back", lambda: job.said(f"all 2 workers of membership epoch {before} are back"))
         job.await_step(job.step() + 50)
         assert job.epoch() == before and len(job.workers()) == 2, job.log()
         job.process.send_signal(signal.SIGTERM)
@@ -93,6 +94,32 @@ def supervised(programs, scratch):
     runs = Runs(programs, scratch)
     done = runs.call(runs.command("fixed", 2) + ["--supervised"], status=2)
     assert "--supervised without --min-n" in done.stderr, done.stderr
+
+
+def silent(programs, scratch):
+    """The launcher is stopped: workers train on, and after --wait-limit they stop after the same step, rank 0 saves and all end with 1. Resumed before that
+    it goes on as if nothing had been; resumed later it ends, and the next run continues after the step that was saved."""
+    with SupervisedJob(programs, scratch, "run", n=2, least=1, flags=["--wait-limit", "3s", "--respawns", "0"], steps=FOR_EVER) as job:
+        job.await_step(20)
+        launcher = job.launcher()
+        job.kill(launcher, signal.SIGSTOP)
+        job.await_step(job.step() + 20)
+        job.kill(launcher, signal.SIGCONT)
+        job.await_step(job.step() + 20)
+        assert job.epoch() == 1, job.log()
+        workers = job.workers()
+        job.kill(launcher, signal.SIGSTOP)
+        wait_until("the workers end", lambda: not alive(workers))
+        job.kill(launcher, signal.SIGCONT)
+        job.ends(status=1)
+        step = job.step()
+        assert job.said(rf"saved update {step} in "), job.log()
+        assert job.said(r"worker [01] \(rank [01]\) warning: the coordinator of .* has not answered for 3 s: it is stopped, or hangs"), job.log()
+        assert len(set(re.findall(r"worker (\d) \(rank \d\) \(process \d+\) ended: exit status 1", job.log()))) == 2, job.log()
+        assert job.epoch() == 1 and job.steps_lost() == 0, job.log()
+        job.judge()
+        again = job.runs.train("run", n=2, **{**job.sets, "steps": step + 5})
+        assert f"goes on after update {step}\n" in again.stdout, again.stdout
 
 
 def orphaned(programs, scratch):

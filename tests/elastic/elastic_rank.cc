@@ -51,7 +51,10 @@ class Worker {
     }).detach();
     while (true) {
       const ElasticWorker::Next next = job_.elastic_worker().next();
-      if (std::holds_alternative<ElasticWorker::Released>(next)) return 0;
+      if (const auto* released = std::get_if<ElasticWorker::Released>(&next)) {
+        if (released->why) throw Failure{*released->why};
+        return 0;
+      }
       if (const auto* over = std::get_if<ElasticWorker::Over>(&next)) {
         if (over->error) throw Failure{*over->error};
         return 0;

@@ -123,7 +123,7 @@ def coordinated(programs, scratch):
             mark = len(job.log())
             at, again = job.kill_coordinator()
             print(f"another coordinator after {again - at:.3f} s, a step after {job.await_next_step() - at:.3f} s")
-            wait_until("all are back", lambda: job.said("all 4 workers of epoch 1 are back: training continues", mark))
+            wait_until("all are back", lambda: job.said("all 4 workers of membership epoch 1 are back: training continues", mark))
         assert job.epoch() == 1 and job.steps_lost() == 0, job.log()
         seen = None
         for whom in (lambda: job.workers_on(1)[:1], lambda: net.processes(2)):

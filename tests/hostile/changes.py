@@ -40,7 +40,7 @@ def elastic(programs, folder, seed):
             mark = len(job.log())
             job.kill_coordinator()
             job.await_next_step()
-            wait_until("both are back", lambda: job.said("all 2 workers of epoch [0-9]+ are back", mark))
+            wait_until("both are back", lambda: job.said("all 2 workers of membership epoch [0-9]+ are back", mark))
             attackers.fill(IDLE)
             lose_worker(job, dice, attackers)
             assert job.said(ATTACK_SEEN), "no worker was attacked while the ranks connected:\n" + job.log()

@@ -4,7 +4,8 @@
     unauthenticated  a few thousand hostile connections to every port of a running job: none is accepted, memory and result stay as they were
     start       the same while the ranks connect
     intruders   a holder of the secret that belongs to another job or epoch, or claims a rank twice, gets the reason; the job is not disturbed
-    limits      too few descriptors or processes are reported at the start, in one line that names the limit; a full /dev/shm does no harm
+    limits      too few descriptors or processes are reported at the start, in one line that names the limit
+    full_shm    a full /dev/shm does no harm, nor does none
     elastic     attacks on every port of an elastic job while a worker, its coordinator and, among idle connections, another worker are replaced
     hosts       the same on two hosts with agents, one of which is lost (network namespaces: needs root)
     encrypted   the same under --tls
@@ -129,10 +130,11 @@ def refusal(port, secret, name, **who):
             return str(problem)
 
 
-def join_frame(secret, talk, rank, size):
-    """A worker's request to join: docs/launching.md, "The frames of the rendezvous"."""
+def join_frame(secret, talk, rank, size, version):
+    """A worker's request to join: docs/launching.md, "The frames of the rendezvous". version: None, as workers of an older Cohort."""
     text = lambda data: struct.pack("<Q", len(data)) + data
     body = struct.pack("<QQ", rank, os.getpid()) + text(b"127.0.0.1:1") + text(b"elsewhere") + struct.pack("<Q", size)
+    body += b"" if version is None else text(version)
     return handshake.frame(secret, talk, 0x0101, len(body), body)
 
 
@@ -159,10 +161,13 @@ def intruders(programs, folder):
         assert "a stale epoch" in reason and "epoch 0" in reason and "epoch 7" in reason, reason
         assert time.monotonic() - begin < 2 * SLOWDOWN
         again = []
-        for rank, size, expected in ((0, 3, b"expects 3 ranks"), (5, 2, b"does not exist"), (1, 2, None), (1, 2, b"is taken by process")):
+        ours = subprocess.run([os.path.join(programs, "cohort"), "--version"], capture_output=True, check=True).stdout.split()[1]
+        for rank, size, version, expected in ((0, 2, b"0.0.9", b"runs Cohort 0.0.9"), (0, 2, None, b"does not tell its version"),
+                                              (0, 3, ours, b"expects 3 ranks"), (5, 2, ours, b"does not exist"), (1, 2, ours, None),
+                                              (1, 2, ours, b"is taken by process")):
             sock = socket.create_connection(("127.0.0.1", port), 5)
             talk = handshake.authenticate(sock, secret, name, rank=rank)
-            sock.sendall(join_frame(secret, talk, rank, size))
+            sock.sendall(join_frame(secret, talk, rank, size, version))
             again.append(sock)  # the second claim to a rank conflicts with the first only while that one waits
             if expected:
                 reply = handshake.read_exactly(sock, 40)
@@ -188,9 +193,13 @@ def run_limited(command, before="true", seconds=30):
     return done.returncode, done.stdout.splitlines()
 
 
-def limits(programs, folder):
+def ranks_of(programs):
     cohort = os.path.join(os.path.abspath(programs), "cohort")
-    ranks = [cohort, "run", "-n", "4", "--start-timeout", "5s", os.path.join(os.path.abspath(programs), "launch_rank"), "hello"]
+    return [cohort, "run", "-n", "4", "--start-timeout", "5s", os.path.join(os.path.abspath(programs), "launch_rank"), "hello"]
+
+
+def limits(programs, folder):
+    ranks = ranks_of(programs)
     assert run_limited(ranks)[0] == 0
     enough = None
     for files in range(8, 64, 2):
@@ -201,17 +210,26 @@ def limits(programs, folder):
         named = [line for line in lines if re.search(rf"Too many open files.*{files}.*ulimit -n", line)]
         assert named, f"with {files} descriptors: {lines}"
     assert enough and enough > 12, f"enough: {enough}"
-    # Memory of ranks has no names: nothing of it is in /dev/shm.
-    status, lines = run_limited(["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero > /dev/shm/full && '
-                             'exec "$@"', "sh"] + ranks)
-    assert status == 0 and len([line for line in lines if "transport shm" in line]) == 4, lines
     # Root has no limit of processes: use another user.
     other_user = ["setpriv", "--reuid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
     status, lines = run_limited(other_user + ["prlimit", "--nproc=1"] + ranks)
     assert status != 0 and len(lines) == 1 and "ulimit -u" in lines[0], lines
 
 
-CLAIMS = {"unauthenticated": unauthenticated, "start": start, "intruders": intruders, "limits": limits}
+def full_shm(programs, folder):
+    """Memory of ranks has no names: nothing of it is in /dev/shm, which may be full or missing."""
+    ranks = ranks_of(programs)
+    status, lines = run_limited(["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero > /dev/shm/full && '
+                             'exec "$@"', "sh"] + ranks)
+    assert status == 0 and len([line for line in lines if "transport shm" in line]) == 4, lines
+    # In a user namespace the machine's own /dev/shm cannot be unmounted: a /dev without it.
+    status, lines = run_limited(["unshare", "-rm", "sh", "-c", 'd=$(mktemp -d) && mount -t tmpfs none $d && for f in null zero random urandom; do '
+                             'touch $d/$f && mount --bind /dev/$f $d/$f || exit 9; done; mount --move $d /dev && test ! -e /dev/shm && exec "$@"',
+                             "sh"] + ranks)
+    assert status == 0 and len([line for line in lines if "transport shm" in line]) == 4, lines
+
+
+CLAIMS = {"unauthenticated": unauthenticated, "start": start, "intruders": intruders, "limits": limits, "full_shm": full_shm}
 
 
 def main():

@@ -12,6 +12,7 @@ LIMIT = 150  # seconds for one command
 SMALL = ["--set", "model=gpt(vocab=64, context=32, d=32, heads=2, layers=4)",
          "--set", "data.train=synthetic(task=tokens, shape=32, classes=64, samples=100)", "--set", "data.test=", "--set", "data.batch=4",
          "--set", "optimizer=adam(lr=1e-3)"]
+PICTURES = ["--ranks", "1", "--set", "data.train=synthetic(shape=1x8x8, classes=10, samples=100)", "--set", "data.test="]
 CLASSES = {"parameters", "gradients", "optimizer", "master", "activations", "buckets", "temporaries"}
 
 
@@ -104,6 +105,8 @@ def refused():
         (["nowhere.yaml"], "nowhere.yaml"),
         (["--set", "model=gtp"], "gpt"),
         (["--set", "data.btach=3"], "data.batch"),
+        ([*PICTURES, "--set", "model=mlp(in=100)"], "takes samples of 100, the data set has 1x8x8: say in=64 in place of in=100, or leave it out"),
+        ([*PICTURES, "--set", "model=gpt(vocab=64, context=32, d=32, heads=2, layers=1)"], "takes samples of 32, the data set has 1x8x8"),
     ):
         done = subprocess.run([f"{PROGRAMS}/cohort", "plan", *args], capture_output=True, text=True, timeout=LIMIT)
         assert done.returncode == 2, f"{args} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
@@ -140,6 +143,10 @@ def memory():
         assert set(line) == {"stage", "ranks", "class", "formula_bytes", "measured_bytes"}, line
         if line["class"] != "sum":  # of so small a model the libraries' own pages are the larger part
             assert 1 <= line["measured_bytes"] / line["formula_bytes"] < 1.05, line
+    # Eight buckets, and lanes as this machine has cores: two or more of them are in flight.
+    done = run("bench", "memory", "-n", "2", "--stages", "2", "--model", "gpt(vocab=64, context=32, d=512, heads=4, layers=8)", "--json")
+    for line in map(json.loads, done.stdout.splitlines()):
+        assert 0.98 <= line["measured_bytes"] / line["formula_bytes"] < 1.05, line
     refused_by = run("bench", "memory", "--stages", "4", status=2).stderr
     assert "between 0 and 3" in refused_by, refused_by
 

@@ -47,14 +47,14 @@ def stretched(seconds):
     return seconds * max(1.0, SLOWDOWN / 3)
 
 
-def launch(count, script, *arguments, timeout=60, env=None, options=()):
+def launch(count, script, *arguments, timeout=60, env=None, options=(), python=sys.executable):
     """Runs Python source (or the file of that path) at `count` ranks; returns the CompletedProcess."""
     timeout = stretched(timeout)
     if isinstance(script, pathlib.Path):
         program = [str(script)]
     else:
         program = ["-c", script]
-    command = [COHORT, "run", "-n", str(count), "--timeout", f"{timeout:g}s", "--no-prefix", *options, "--", sys.executable, *program]
+    command = [COHORT, "run", "-n", str(count), "--timeout", f"{timeout:g}s", "--no-prefix", *options, "--", str(python), *program]
     return subprocess.run([*command, *map(str, arguments)], env=environment(env), text=True, capture_output=True, timeout=timeout + 15)
 
 

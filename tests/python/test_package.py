@@ -2,8 +2,10 @@
 import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import venv
 
 import pytest
 import torch
@@ -55,3 +57,35 @@ def test_a_wheel_installs_and_runs(tmp_path):
                           capture_output=True, timeout=stretched(60), env={**os.environ, "PYTHONPATH": str(tmp_path / "site")})
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("2.0 " + str(tmp_path / "site")) == 2, done.stdout
+    commands_work_from_any_folder(wheel, tmp_path)
+
+
+def commands_work_from_any_folder(wheel, tmp_path):
+    """Its commands in a fresh environment that sees this one's torch, where PATH leads to another Python without torch."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv/bin/python"
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (site / "torch_is_there.pth").write_text(str(pathlib.Path(torch.__file__).parents[1]) + "\n")
+    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-index",
+                    wheel], check=True, timeout=stretched(300))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/who.py").write_text("import sys, torch, cohort; print(sys.executable, cohort.__file__)\n")
+    (tmp_path / "elsewhere/bare.py").write_text("import torch.distributed as d; d.init_process_group('cohort'); print(d.get_backend())\n")
+    (tmp_path / "elsewhere/where.py").write_text("import sys; print(sys.executable)\n")
+    hidden = ("LD_LIBRARY_PATH", "PYTHONPATH", "COHORT_PYTHON", "PYTHON_EXEC", "COHORT_BUILD", "COHORT_BINARY")
+    env = {**{name: value for name, value in os.environ.items() if name not in hidden}, "PATH": "/usr/bin:/bin"}
+
+    def said(command, *arguments):
+        done = subprocess.run([tmp_path / "venv/bin" / command, *arguments], cwd=tmp_path / "elsewhere", env=env, text=True, capture_output=True,
+                              timeout=stretched(120))
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert said("cohort", "run", "-n", "2", "--no-prefix", "who.py").count(f"{python} {site}/cohort/") == 2
+    assert said("cohort", "run", "-n", "2", "--no-prefix", "bare.py") == "cohort\n" * 2  # by its entry point (test_autoload.py)
+    assert said("cohort", "run", "--no-prefix", "--python", sys.executable, "where.py") == sys.executable + "\n"
+    assert re.search(f"^OK *worker .*{site}/cohort/bin/cohort-worker starts", said("cohort", "doctor"), re.MULTILINE)
+    assert "task" in said("cohort-worker", "--help")
+    said("cohort", "train", "-n", "2", "--set", "model=mlp(in=784, hidden=16, out=10)", "--set", "data.test=", "--set", "data.batch=10",
+         "--set", "data.train=synthetic(shape=1x28x28, classes=10, samples=200)", "--set", "epochs=0", "--set", "steps=3", "--out", "run")
+    assert (tmp_path / "elsewhere/run/metrics.jsonl").exists()

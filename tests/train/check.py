@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Claims about `cohort train`: check.py <folder of programs> <claim>. Exit status 0 when the claim holds."""
+import glob
 import os
 import re
 import shutil
@@ -147,10 +148,38 @@ def misfits(runs):
     """What only the ranks can find out is refused as well as that: by one rank, in one line."""
     refused(runs, "unknown model 'mpl'; did you mean 'mlp'?", model="mpl")
     refused(runs, "/nowhere/train-images-idx3-ubyte", data__train="fashion_mnist(dir=/nowhere)")
-    refused(runs, "model 'mlp(in=100)' takes samples of 100, the data set has 1x28x28", model="mlp(in=100)")
+    refused(runs, "model 'mlp(in=100, out=10)' takes samples of 100, the data set has 1x28x28", model="mlp(in=100)")
     refused(runs, "model 'lstm(vocab=32, embed=8, hidden=16, context=16)' cannot be trained in fp16 on the CPU: torch ", precision="fp16",
             model="lstm(vocab=32, embed=8, hidden=16, context=16)", data__train="synthetic(task=tokens, shape=16, classes=32)", data__test="")
-    refused(runs, "model 'mlp(out=5)' has 5 classes, the data set has 10", model="mlp(out=5)")
+    refused(runs, "model 'mlp(out=5, in=784)' has 5 classes, the data set has 10", model="mlp(out=5)")
+
+
+def other_data(runs):
+    """Two hosts whose copies of a file differ are refused, with the file and both ranks; so is a run that resumes after its file grew."""
+    def write(host, rows):
+        os.makedirs(runs.path(host), exist_ok=True)
+        with open(runs.path(host) + "/train.csv", "w") as file:
+            file.writelines(f"{i % 2},{i % 256},7,9,{200 - i % 100}\n" for i in range(rows))
+
+    sets = {**TINY, "model": "mlp(in=4, hidden=3, out=2)", "data.train": "csv(file=train.csv, shape=1x2x2)", "data.test": "", "epochs": 0, "steps": 3,
+            "out": runs.path("run")}
+    worker = os.path.join(os.path.dirname(runs.cohort), "cohort-worker")
+    def train(status):
+        words = [runs.cohort, "run", "-n", "2", "--", "sh", "-c", 'cd host$COHORT_RANK && exec "$@"', "sh", worker, "train"]
+        return runs.call(words + [word for key, value in sets.items() for word in ("--set", f"{key}={value}")], status)
+
+    write("host0", 100)
+    write("host1", 101)
+    said = train(2).stderr
+    assert "data.train 'csv(file=train.csv, shape=1x2x2)': number of samples: 100 on rank 0 but 101 on rank 1" in said, said
+    assert not os.path.exists(runs.path("run")), "left behind"
+    write("host1", 100)
+    train(0)
+    write("host0", 104)
+    write("host1", 104)
+    sets["steps"] = 6
+    said = train(2).stderr
+    assert re.search(r"cannot resume from .*step-00000003: data.train: csv\(file=train.csv, .*number of samples: 100 in the checkpoint but 104 now", said), said
 
 
 def flipped(runs):
@@ -229,7 +258,46 @@ def questions(runs):
         job.wait(LIMIT)
 
 
+def owner(runs):
+    """A run's folder is one job's: a second one is refused in one line that names the first, also with resume=never, whose checkpoints
+    stay. A job that is paused and taken over writes and removes nothing when it goes on, and ends with status 2. What a killed job left
+    behind is taken over by the same command."""
+    everything = lambda: {path: open(path, "rb").read() for path in glob.glob(runs.path("run") + "/**", recursive=True) if os.path.isfile(path)}
+    files = lambda: [os.path.basename(path) for path in runs.checkpoints("run")]
+    job = runs.start("run", epochs=0, steps=1000000, checkpoint__every_steps=5, checkpoint__keep=2)
+    try:
+        wait_until("a checkpoint", lambda: runs.checkpoints("run"))
+        rank0 = workers(job.pid)[0]
+        for resume in ("auto", "never"):
+            line = runs.train("run", status=2, checkpoint__resume=resume).stderr
+            assert re.fullmatch(rf"cohort train: \S+/run belongs to a run that goes on: process {rank0} on \S+ since .*takeover=true.*\n", line), line
+        assert runs.checkpoints("run") and not os.path.exists(runs.path("run") + "/checkpoints.old")
+        for pid in workers(job.pid).values():
+            os.kill(pid, signal.SIGSTOP)
+        step = int(runs.checkpoints("run")[-1][-8:])
+        runs.train("run", epochs=0, steps=step + 20, checkpoint__every_steps=5, checkpoint__keep=2, checkpoint__takeover="true")
+        ours, written = files(), everything()
+        for pid in workers(job.pid).values():
+            os.kill(pid, signal.SIGCONT)
+        assert job.wait(LIMIT) == 2, "it can never save: it ends by itself"
+        assert runs.log("run").count("/run was taken over by job ") == 1, runs.log("run")
+        assert files() == ours, (files(), ours)
+        assert everything() == written, "it wrote into the folder of the other"
+    finally:
+        for pid in workers(job.pid).values():
+            os.kill(pid, signal.SIGCONT)
+        job.kill()
+        job.wait(LIMIT)
+    killed = runs.start("killed", epochs=0, steps=1000000, checkpoint__every_steps=5)
+    wait_until("a checkpoint", lambda: runs.checkpoints("killed"))
+    os.kill(workers(killed.pid)[0], signal.SIGKILL)
+    killed.wait(LIMIT)
+    step = int(runs.checkpoints("killed")[-1][-8:])
+    again = runs.train("killed", epochs=0, steps=step + 5)
+    assert "it is taken over" in again.stderr and not os.path.exists(runs.path("killed") + "/.owner"), again.stderr
+
+
 with tempfile.TemporaryDirectory(prefix="cohort-train-") as scratch:
-    claims = [same_bits, encrypted, stages, resume_sgd, resume_adam, notice, early_notice, buddies, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits,
-              questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed, flipped, slow]
+    claims = [same_bits, encrypted, stages, resume_sgd, resume_adam, notice, early_notice, buddies, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits, other_data,
+              questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed, flipped, slow, owner]
     {claim.__name__: claim for claim in claims}[sys.argv[2]](Runs(sys.argv[1], scratch))

@@ -9,25 +9,38 @@ import subprocess
 from runs import DEEP, LIMIT
 
 
-def corrupt(runs):
-    """One changed byte in the newest checkpoint: the one before serves, and the log says so. resume=must without any is refused,
-    and so is a checkpoint of another rule."""
-    runs.train("run", checkpoint__every_steps=10)
-    older, newest = runs.checkpoints("run")[-2:]
-    with open(f"{newest}/model.safetensors", "r+b") as file:
+def change_a_byte(checkpoint):
+    with open(f"{checkpoint}/model.safetensors", "r+b") as file:
         file.seek(-100, os.SEEK_END)
         byte = file.read(1)
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte[0] ^ 1]))
+
+
+def corrupt(runs):
+    """One changed byte in the newest checkpoint: the one before serves, and the log says so. One in each of them: the run stops instead of
+    beginning again. resume=must without any is refused, and so is a checkpoint of another rule."""
+    runs.train("run", checkpoint__every_steps=10)
+    older, newest = runs.checkpoints("run")[-2:]
+    change_a_byte(newest)
     done = runs.train("run", epochs=3)
     assert re.search(rf"error: checkpoint {re.escape(newest)} is damaged and was passed over: .*sha256", done.stderr), done.stderr
     assert f"goes on after update {int(older[-8:])}\n" in done.stdout, done.stdout
     other = runs.train("run", status=2, epochs=4, optimizer="adam(lr=1e-3)")
-    assert re.fullmatch(r"cohort train: checkpoint .* was trained with sgd.* which adam.* needs: .*\n", other.stderr), other.stderr
+    assert re.fullmatch(r"cohort train: the run cannot resume from .*: optimizer: sgd\(.*\) -> adam\(lr=1e-3\): its state does not fit: .*"
+                        r"checkpoint.allow=optimizer.*\n", other.stderr), other.stderr
     with open(runs.path("run") + "/config.yaml") as file:
         assert "optimizer: \"sgd" in file.read(), "the settings that were refused are kept as those of the run"
+    left = runs.checkpoints("run")
+    for path in left:
+        change_a_byte(path)
+    lost = runs.train("run", status=2, epochs=4).stderr.splitlines()[-1]
+    assert lost.startswith(f"cohort train: none of the checkpoints in {runs.path('run')}/checkpoints can be used ({len(left)}): "), lost
+    assert all(f"{os.path.basename(path)}: " in lost for path in left) and "--set checkpoint.resume=never" in lost, lost
+    assert runs.checkpoints("run") == left, "checkpoints that may be repaired are gone"
     none = runs.train("none", status=2, checkpoint__resume="must")
-    assert none.stderr.splitlines() == [f"cohort train: checkpoint.resume is must, and {runs.path('none')}/checkpoints holds no whole checkpoint"], none.stderr
+    where = f"{runs.path('none')}/checkpoints"
+    assert none.stderr.startswith(f"cohort train: checkpoint.resume is must, and there is no checkpoint in {where}; "), none.stderr
 
 
 def on_small_disk(runs, **sets):
@@ -52,13 +65,16 @@ def with_small_files(runs, **sets):
 
 
 def outlives_the_disk(runs, way, **model):
-    done = way(runs, checkpoint__every_steps=2, checkpoint__keep=1)
+    done = way(runs, checkpoint__every_steps=2, checkpoint__keep=1, checkpoint__last_try="1s")
     assert done.returncode == 1, f"{done.returncode}\n{done.stdout}{done.stderr}"
     assert re.search(r"updates +(20|38)\n", done.stdout), done.stdout
     assert re.search(r"the checkpoint of step \d+ was not written: .*(No space left on device|File too large)", done.stderr), done.stderr
     assert "its last checkpoint could not be written" in done.stderr, done.stderr
-    left = os.listdir(runs.path("copy") + "/checkpoints")
+    left = sorted(name for name in os.listdir(runs.path("copy") + "/checkpoints") if name != ".fence")
     assert len(left) == 1 and left[0].startswith("step-"), left
+    lost = re.search(r"could not be written: updates (\d+) to (20|38) are lost; \S+/(step-\d+) is kept", done.stderr)
+    assert lost and lost[3] == left[0] and int(lost[1]) == int(left[0][5:]) + 1, done.stderr
+    assert "the last checkpoint is tried again, for 1 s at most" in done.stderr, done.stderr
     again = runs.train("copy", **model)  # with room again it goes on from what is there
     assert f"goes on after update {int(left[0][5:])}\n" in again.stdout and "damaged" not in again.stderr, again.stdout + again.stderr
 

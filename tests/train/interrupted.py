@@ -151,7 +151,8 @@ def buddies(runs):
         said = runs.log(name)
         assert "nothing is lost: " in said and f"rank {lost} failed first: killed by SIGKILL" in said, said
         assert took < 10 * SLOWDOWN, f"the survivors took {took:.1f} s"
-        assert len(runs.checkpoints(name)) == 1 and not glob.glob(runs.path(name) + "/checkpoints/.*"), os.listdir(runs.path(name) + "/checkpoints")
+        hidden = [os.path.basename(path) for path in glob.glob(runs.path(name) + "/checkpoints/.*")]
+        assert len(runs.checkpoints(name)) == 1 and hidden == [".fence"], os.listdir(runs.path(name) + "/checkpoints")
         saved = int(runs.checkpoints(name)[0][-8:])
         again = runs.train(name, n=3, sync=sync, checkpoint__resume="must", **sets)
         assert f"goes on after update {saved}\n" in again.stdout and saved >= 3, again.stdout

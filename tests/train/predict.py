@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What `cohort train` learned, used by `cohort predict` and by Python alike: predict.py <folder of programs>. Exit status 0 when it fits."""
+import csv
 import gzip
 import json
 import os
@@ -79,6 +80,45 @@ def refuses(runs, files):
     assert "holds no checkpoint yet" in runs.call([runs.cohort, "predict", runs.path("empty"), files[0]], status=2).stderr
 
 
+def rows_of(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def takes_folders(runs, files):
+    os.makedirs(runs.path("new"))
+    for name in files:
+        os.link(name, runs.path("new/" + os.path.basename(name)))
+    done = runs.call([runs.cohort, "predict", runs.path("run"), runs.path("new"), "--out", runs.path("new.csv")])
+    found = rows_of(runs.path("new.csv"))
+    assert [row["file"] for row in found] == [runs.path("new/" + os.path.basename(name)) for name in sorted(files)], found
+    assert done.stdout == "" and all(0 < float(row["probability"]) <= 1 for row in found), (done.stdout, found)
+    singles = runs.call([runs.cohort, "predict", runs.path("run"), "--top", "1", "--json", *sorted(files)]).stdout.splitlines()
+    assert [row["prediction"] for row in found] == [json.loads(line)["guesses"][0]["name"] for line in singles], (found, singles)
+
+
+def learns_tables(runs):
+    def table(name, columns, lines):
+        with open(runs.path(name), "w") as file:
+            file.write(columns + "\n" + "".join(line + "\n" for line in lines))
+        return runs.path(name)
+
+    points = [(i * 37 % 101 - 50, i * 53 % 97 - 48) for i in range(200)]
+    labelled = table("points.csv", "id,x,y,side", (f"{i},{x},{y},{'far' if x + y > 0 else 'near'}" for i, (x, y) in enumerate(points)))
+    bare = table("bare.csv", "y,x", (f"{y},{x}" for x, y in points[:20]))
+    spec = f"csv(file={labelled}, label=side, ignore=id)"
+    said = runs.train("sides", n=2, **{"model": "mlp(hidden=8)", "data.train": spec, "data.test": spec, "data.batch": 10, "epochs": 12,
+                                       "optimizer": "adam(lr=0.02)"}).stdout
+    assert "model: in=2, out=2 as in data.train" in said and "mlp(hidden=8, in=2, out=2)" in said, said
+    done = runs.call([runs.cohort, "predict", runs.path("sides"), bare])
+    found = list(csv.DictReader(done.stdout.splitlines()))
+    assert [row["row"] for row in found] == [str(i) for i in range(1, 21)] and list(found[0]) == ["row", "prediction", "probability"], found
+    right = sum(row["prediction"] == ("far" if x + y > 0 else "near") for row, (x, y) in zip(found, points))
+    assert right >= 15, found
+    score = runs.call([runs.cohort, "predict", runs.path("sides"), labelled, "--out", runs.path("sides.csv")]).stdout
+    assert "accuracy" in score and "of 200" in score and len(rows_of(runs.path("sides.csv"))) == 200, score
+
+
 def refuses_damage(runs, checkpoint, files):
     with open(checkpoint + "/model.safetensors", "r+b") as file:
         file.seek(-1, os.SEEK_END)
@@ -94,4 +134,6 @@ with tempfile.TemporaryDirectory(prefix="cohort-predict-") as scratch:
     newest = runs.checkpoints("run")[-1]
     pictures = learns_the_same(runs, newest)
     refuses(runs, pictures)
+    takes_folders(runs, pictures)
+    learns_tables(runs)
     refuses_damage(runs, newest, pictures)

@@ -42,13 +42,41 @@ def agrees():
     verify("--ranks", "2", "--change", "engine.bucket=4KiB", "--change", "engine.first_bucket=4KiB", "--change", "engine.lanes=2")
 
 
+CNN = {"model": "asl_cnn(size=12, classes=10)", "data__train": "synthetic(shape=1x12x12, samples=600)"}
+
+
 def float64():
-    """In double precision only rounding of another order is left; also of a model with dropout and batch norm. Adam divides by gradients
-    that are nearly zero, and has more of it."""
-    model = {"model": "asl_cnn(size=12, classes=10)", "data__train": "synthetic(shape=1x12x12, samples=600)"}
-    found = lines(verify("--ranks", "2", "--float64", "--json", **model))
-    assert all(line["within"] and line["tolerance"] == 1e-12 for line in found), found
-    verify("--ranks", "2", "--float64", "--tolerance", "1e-10", optimizer="adam(lr=1e-3)", **model)
+    """In double precision only rounding of another order is left; also of a model with dropout and batch norm, and of a rule that makes
+    full steps of gradients that are nearly zero."""
+    for rule in ("sgd(lr=0.05, momentum=0.9, weight_decay=1e-3)", "adamw"):
+        found = lines(verify("--ranks", "2", "--float64", "--json", optimizer=rule, **CNN))
+        assert all(line["within"] and line["tolerance"] == 1e-12 for line in found), found
+
+
+def rules():
+    """Every rule on two models, 2 and 4 ranks, one step and several: gradients within the tolerance lead to no update that is called
+    different, however much the rule amplifies them; where it did, the entries are counted."""
+    amplified = 0
+    for rule in ("sgd", "adam", "adamw", "rmsprop", "adagrad"):
+        for model in ({}, CNN):
+            found = lines(verify("--ranks", "2,4", "--json", optimizer=rule, **model))
+            assert all(line["within"] for line in found), (rule, found)
+            assert all(line["amplified"] == 0 for line in found if line["what"] in ("start", "gradient")), found
+            amplified += sum(line["amplified"] for line in found)
+    assert amplified > 0, "the case that this is about did not come up"
+    for rule in ("adam", "rmsprop(momentum=0.9)"):
+        assert all(line["within"] for line in lines(verify("--ranks", "2", "--steps", "3", "--json", optimizer=rule, **CNN))), rule
+
+
+def planted():
+    """A rank that computes one gradient wrongly is found for every rule, and the gradient is named; so is another rate, by the update."""
+    for rule in ("sgd", "adam", "adamw", "rmsprop", "adagrad"):
+        found = lines(verify("--ranks", "2", "--json", "--plant-error", "1", optimizer=rule, status=1))
+        assert found[0]["within"] and not found[2]["within"] and not found[3]["within"], (rule, found)
+        assert found[2]["first"]["tensor"] == "fc1.weight", found[2]
+    rate = lines(verify("--ranks", "2", "--json", "--change", "optimizer=adam(lr=0.0501)", optimizer="adam(lr=0.05)", status=1))
+    assert [line["within"] for line in rate] == [True, True, True, True, False], rate
+    assert "no such rank" in verify("--ranks", "1,2", "--plant-error", "1", status=2).stderr
 
 
 def finds():
@@ -77,4 +105,4 @@ def refuses():
     assert "model" in verify("--ranks", "1", status=2, model="nosuch").stderr
 
 
-{"agrees": agrees, "float64": float64, "finds": finds, "refuses": refuses}[sys.argv[2]]()
+{"agrees": agrees, "float64": float64, "rules": rules, "planted": planted, "finds": finds, "refuses": refuses}[sys.argv[2]]()

@@ -69,8 +69,9 @@ double settled_pss(const Job& job) {
 std::array<double, kMemoryClasses> formulas(const MemoryTaskOptions& w, train::TrainLoop& loop, int ranks) {
   const double states = static_cast<double>(loop.engine().rule()->state_names().size());
   plan::Traffic traffic{.lanes = loop.engine().lanes().lanes};
-  for (const auto& bucket : loop.engine().buckets())
-    traffic.largest_bucket = std::max<double>(traffic.largest_bucket, static_cast<double>(bucket->bytes()));
+  std::vector<double> buckets;
+  for (const auto& bucket : loop.engine().buckets()) buckets.push_back(static_cast<double>(bucket->bytes()));
+  traffic.buckets = plan::most_in_flight(buckets, traffic.lanes);
   for (const auto& block : loop.model().blocks()) {
     double bytes = 0;
     for (const auto& [name, p] : loop.model().named_parameters(block)) bytes += static_cast<double>(p.numel()) * sizeof(float);

@@ -53,7 +53,7 @@ class CohortStepper final : public Stepper {
       : model_(model),
         lr_(run.lr),
         again_(recomputed(job, model, run)),
-        engine_(job.comm(), parameters(model),
+        engine_(job.comm(), parameters(model, *optim::make(run.rule)),
                 {.strategy = run.strategy, .early_update = run.early_update, .norms = run.implementation == "norms"},
                 optim::make(fmt::format("{}(lr={})", run.rule, run.lr)), job.suggested_threads() * job.local_size(), job.local_size()) {
     model.wrap_blocks(engine_.shards_parameters() ? engine_.block_wrapper(again_) : again_);
@@ -79,9 +79,10 @@ class CohortStepper final : public Stepper {
   }
 
  private:
-  static std::vector<engine::Parameter> parameters(const nn::Model& model) {
+  static std::vector<engine::Parameter> parameters(const nn::Model& model, const optim::Optimizer& rule) {
     std::vector<engine::Parameter> all;
-    for (const auto& [name, tensor] : model.named_parameters()) all.push_back({.name = name, .tensor = tensor});
+    const optim::Group decayed{.weight_decay = rule.default_weight_decay()};  // every parameter, as torch's optimizers do
+    for (const auto& [name, tensor] : model.named_parameters()) all.push_back({.name = name, .tensor = tensor, .group = decayed});
     engine::assign_units(model, all);
     return all;
   }

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "cohort/base/error.h"
+#include "cohort/base/terminal_text.h"
 #include "cohort/base/text.h"
 #include "cohort/cli/worker/tasks.h"
 #include "cohort/launch/exit_codes.h"
@@ -14,7 +15,7 @@ namespace {
 
 int fail(std::string_view task, const char* what, int status) {
   std::fflush(stdout);
-  fmt::print(stderr, "cohort {}: {}\n", task, what);
+  fmt::print(stderr, "cohort {}: {}\n", task, cohort::terminal_text(what));
   return status;
 }
 

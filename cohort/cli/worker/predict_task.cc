@@ -3,12 +3,17 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
+#include "cohort/base/file.h"
 #include "cohort/base/log.h"
+#include "cohort/base/terminal_text.h"
+#include "cohort/base/text.h"
 #include "cohort/cli/worker/tasks.h"
+#include "cohort/data/limits.h"
 #include "cohort/launch/exit_codes.h"
 #include "cohort/train/loop/predictor.h"
 
@@ -16,11 +21,12 @@ namespace cohort::cli::worker {
 namespace {
 
 struct PredictTaskOptions {
-  std::string path, data;
-  std::vector<std::string> files;
+  std::string path, data, out;
+  std::vector<std::string> files, plugins;
   int top = 3;
   std::int64_t limit = 0;
   bool json = false;
+  data::InputLimits limits;
 };
 
 void print(const PredictTaskOptions& w, const std::string& file, const std::vector<train::Guess>& guesses) {
@@ -29,34 +35,91 @@ void print(const PredictTaskOptions& w, const std::string& file, const std::vect
     for (const train::Guess& g : guesses) line["guesses"].push_back({{"label", g.label}, {"name", g.name}, {"probability", g.probability}});
     return fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
-  fmt::print("{}:", file);
-  for (const train::Guess& g : guesses) fmt::print("{} {} {:.1f} %", &g == guesses.data() ? "" : ",", g.name, 100 * g.probability);
+  fmt::print("{}:", printable(file, file.size()));
+  for (const train::Guess& g : guesses)
+    fmt::print("{} {} {:.1f} %", &g == guesses.data() ? "" : ",", printable(g.name), 100 * g.probability);
   fmt::print("\n");
 }
 
-void print(const PredictTaskOptions& w, const train::Score& s) {
+void print(const PredictTaskOptions& w, const std::string& source, const train::Score& s) {
+  std::FILE* const to = w.out.empty() && !w.json && source != w.data ? stderr : stdout;  // not among the lines of CSV
   if (w.json) {
-    const nlohmann::ordered_json line{
-        {"data", w.data}, {"accuracy", s.accuracy()}, {"correct", s.correct}, {"samples", s.samples}, {"loss", s.loss}};
-    return fmt::print("{}\n", line.dump());
+    nlohmann::ordered_json line{{"data", source}};
+    if (s.regression()) line[s.measure] = s.error;
+    if (!s.regression()) line["accuracy"] = s.accuracy(), line["correct"] = s.correct;
+    line["samples"] = s.samples, line["loss"] = s.loss;
+    return fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
-  fmt::print("{}: accuracy {:.2f} % ({} of {}), loss {:.4f}\n", w.data, 100 * s.accuracy(), s.correct, s.samples, s.loss);
+  if (s.regression()) return fmt::print(to, "{}: {} {:.6g} ({} values), loss {:.6g}\n", source, s.measure, s.error, s.samples, s.loss);
+  fmt::print(to, "{}: accuracy {:.2f} % ({} of {}), loss {:.4f}\n", source, 100 * s.accuracy(), s.correct, s.samples, s.loss);
+}
+
+bool is_set(const std::string& file) { return std::filesystem::is_directory(file) || file.ends_with(".csv") || file.ends_with(".csv.gz"); }
+
+// By RFC 4180.
+std::string field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+std::string heading(const train::Predictor& predictor, bool folder, bool labelled) {
+  std::string line = folder ? "file" : "row";
+  if (!predictor.regression()) return line + ",prediction,probability" + (labelled ? ",label\n" : "\n");
+  for (const std::string& name : predictor.target_names()) line += "," + field(name);
+  for (const std::string& name : predictor.target_names()) line += labelled ? "," + field("true " + name) : "";
+  return line + "\n";
+}
+
+std::string csv_line(const train::Prediction& p) {
+  std::string line = field(p.place);
+  if (!p.guesses.empty()) line += fmt::format(",{},{:.6g}", field(p.guesses[0].name), p.guesses[0].probability);
+  for (const double value : p.values) line += fmt::format(",{:.9g}", value);
+  for (const double value : p.targets) line += fmt::format(",{:.9g}", value);
+  return line + (p.label.empty() ? "" : "," + field(p.label)) + "\n";
+}
+
+std::string json_line(const std::string& source, const train::Predictor& predictor, const train::Prediction& p) {
+  nlohmann::ordered_json line{{"data", source}, {"row", p.place}};
+  for (const train::Guess& g : p.guesses) line["guesses"].push_back({{"label", g.label}, {"name", g.name}, {"probability", g.probability}});
+  const auto names = predictor.target_names();
+  for (std::size_t i = 0; i < p.values.size(); ++i) line["values"][names[i]] = p.values[i];
+  for (std::size_t i = 0; i < p.targets.size(); ++i) line["targets"][names[i]] = p.targets[i];
+  if (!p.label.empty()) line["true"] = p.label;
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// A folder or a table. With --out its lines are added to `lines`.
+void predict_set(const PredictTaskOptions& w, const train::Predictor& predictor, const std::string& file, std::string& lines) {
+  const auto set = predictor.open(file);
+  const bool labelled = !set->form().unlabelled, first = lines.empty();
+  const auto put = [&](const std::string& line) { w.out.empty() ? static_cast<void>(fmt::print("{}", line)) : void(lines += line); };
+  if (!w.json && (w.out.empty() || first)) put(heading(predictor, std::filesystem::is_directory(file), labelled));
+  const train::Score score = predictor.predict(*set, {.limit = w.limit, .top = w.json ? w.top : 1}, [&](const train::Prediction& p) {
+    put(w.json ? json_line(file, predictor, p) : csv_line(p));
+  });
+  std::fflush(stdout);
+  if (labelled) print(w, file, score);
 }
 
 int predict(const PredictTaskOptions& w) {
-  const train::Predictor predictor(w.path);
+  data::set_input_limits(w.limits);
+  const train::Predictor predictor(w.path, w.plugins);
   log_debug("{} of step {}, from {}", predictor.model_spec(), predictor.step(), predictor.checkpoint_path());
-  if (!w.data.empty()) print(w, predictor.score(w.data, w.limit));
+  if (!w.data.empty()) print(w, w.data, predictor.score(w.data, w.limit));
   int status = 0;
+  std::string lines;                  // for --out
   for (const auto& file : w.files) {  // one that is no picture does not keep the others from being classified
     try {
-      print(w, file, predictor.classify(file, w.top));
+      is_set(file) ? predict_set(w, predictor, file, lines) : print(w, file, predictor.classify(file, w.top));
     } catch (const Failure& failure) {
       std::fflush(stdout);
-      fmt::print(stderr, "cohort predict: {}\n", failure.what());
+      fmt::print(stderr, "cohort predict: {}\n", terminal_text(failure.what()));
       status = launch::kExitFailure;
     }
   }
+  if (!w.out.empty()) write_file_atomically(w.out, lines);
   std::fflush(stdout);
   return status;
 }
@@ -66,8 +129,13 @@ int predict_main(int argc, char** argv) {
   CLI::App app{"what `cohort predict` runs", "cohort-worker predict"};
   app.add_option("checkpoint", w.path)->required();
   app.add_option("files", w.files);
+  app.add_option("--plugin", w.plugins)->expected(1)->take_all();
   app.add_option("--top", w.top)->check(CLI::Range(1, 1000000));
   app.add_option("--data", w.data);
+  app.add_option("--out", w.out);
+  app.add_option("--max-pixels", w.limits.max_pixels)->check(CLI::PositiveNumber);
+  app.add_option("--max-scans", w.limits.max_scans)->check(CLI::PositiveNumber);
+  app.add_option("--max-inflate-ratio", w.limits.max_inflate_ratio)->check(CLI::PositiveNumber);
   app.add_option("--limit", w.limit)->check(CLI::NonNegativeNumber);
   app.add_flag("--json", w.json);
   if (!parse_command_line(app, argc, argv)) return 0;

@@ -24,7 +24,7 @@ namespace {
 
 int report_end(const RunSummary& summary) {
   std::fflush(stdout);
-  if (!summary.saved) fmt::print(stderr, "cohort train: the run ended, but its last checkpoint could not be written; see above\n");
+  if (!summary.saved) fmt::print(stderr, "cohort train: the run ended, but its last checkpoint could not be written: {}\n", summary.lost);
   return summary.saved ? 0 : launch::kExitFailure;
 }
 
@@ -45,7 +45,7 @@ int train_elastic(elastic::ElasticWorkerOptions elastic_worker, const TrainConfi
   train::ElasticTrainer trainer(std::move(elastic_worker), config, std::move(settings), status);
   const ScopedPreemptionCallback callback(preemption, [&](const std::string& signal) { trainer.leave(signal); });
   const std::optional<RunSummary> summary = trainer.run();
-  if (!summary) return 0;
+  if (!summary || summary->rank != 0) return 0;
   fmt::print("\n{}", train::summary_text(*summary));
   return report_end(*summary);
 }

@@ -33,7 +33,7 @@ fs::path library_folder() {
 std::vector<fs::path> places(const std::string& folder) {
   if (!folder.empty()) return {folder};
   const fs::path here = library_folder();
-  return {here, here / "../libexec/cohort"};
+  return {here, here / "bin", here / "../libexec/cohort"};  // bin: of the Python package, whose extension module this is
 }
 
 const BackendRow& row_named(std::string_view name) {

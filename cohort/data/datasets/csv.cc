@@ -1,64 +1,59 @@
-// A table with an image in each line: one column of labels, the others pixels 0 to 255, row after row, channel after channel.
-#include <charconv>
-
-#include "cohort/base/error.h"
-#include "cohort/base/text.h"
+// A table in a file: float features, or an image's pixels, and a class or targets in each line (csv_table.h).
 #include "cohort/data/csv_columns.h"
-#include "cohort/data/dataset.h"
-#include "cohort/data/formats.h"
+#include "cohort/data/csv_roles.h"
+#include "cohort/data/csv_table.h"
 #include "cohort/data/input.h"
 
 namespace cohort::data {
-namespace {
 
-using Type = SpecParam::Type;
-
-const SpecSchema& schema() {
-  static const SpecSchema one{"csv",
-                              "images in a table: a label and pixels 0 to 255 in each line",
-                              {{.name = "file", .type = Type::text, .doc = "path, plain or gzip"},
-                               {.name = "shape", .type = Type::text, .doc = "channels x height x width", .preset = "1x28x28"},
-                               csv_label_param(),
-                               csv_header_param("whether the first line has names; auto: its label is no number"),
-                               csv_classes_param()}};
+const SpecSchema& csv_schema() {
+  using Type = SpecParam::Type;
+  const auto words = [](std::string name, std::string doc, std::vector<std::string> all) {
+    return SpecParam{.name = std::move(name), .type = Type::word, .doc = std::move(doc), .preset = all.front(), .words = all};
+  };
+  const auto text = [](std::string name, std::string doc, std::string preset) {
+    return SpecParam{.name = std::move(name), .type = Type::text, .doc = std::move(doc), .preset = std::move(preset)};
+  };
+  static const SpecSchema one{
+      "csv",
+      "a table: float features or pixels 0 to 255, and a class or numbers to predict in each line",
+      {{.name = "file", .type = Type::text, .doc = "path, plain or gzip"},
+       text("shape", "of a sample, as in 1x28x28; auto: one size, the features; 784 of them with a label are an image 1x28x28", "auto"),
+       text("label", "column of the class, by name or number from 0 (-1: the last); auto: called label or class, of an image the first",
+            "auto"),
+       text("target", "columns of numbers to predict (regression): price, or height/weight", ""),
+       text("features", "columns to learn from: a/b/c, or \"a,b,c\"; empty: all others", ""),
+       text("ignore", "columns that are not to be learned from: id/name", ""),
+       words("values", "what features are; auto: pixels 0 to 255 for a shape of three sizes, else float32", {"auto", "pixels", "floats"}),
+       words("labels", "classes as numbers 0, 1, 2 .. or as words, numbered in alphabetical order; auto: by the first one",
+             {"auto", "numbers", "names"}),
+       words("missing", "empty, NA or nan: refused, the mean of the training set's column, 0, or the line is left out",
+             {"error", "mean", "zero", "drop"}),
+       csv_header_param("whether the first line has names; auto: columns are named, or it has no number, or a label that is none"),
+       csv_classes_param(),
+       words("separator", "between fields", {"comma", "semicolon", "tab"})}};
   return one;
 }
 
-std::uint8_t pixel(std::string_view text, const CsvReader& reader, std::size_t column) {
-  unsigned value = 256;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value > 255) {
-    throw_failure(Kind::corrupt, "{}: column {} holds '{}', expected a pixel 0 to 255", reader.place(), column, printable(text, 40));
-  }
-  return static_cast<std::uint8_t>(value);
+char csv_separator(const SpecValues& v) {
+  const std::string& word = v.word("separator");
+  return word == "comma" ? ',' : word == "tab" ? '\t' : ';';
 }
 
-std::shared_ptr<const Dataset> open(const SpecValues& v) {
-  const std::string& path = v.text("file");
-  Form form{.shape = parse_shape(v.text("shape"), 3)};
-  const auto label = static_cast<std::size_t>(v.integer("label"));
-  const auto width = static_cast<std::size_t>(form.elements()) + 1;
-  const std::string file = read_input(path);
-  std::vector<std::uint8_t> pixels;
-  std::vector<std::int64_t> labels;
-  CsvReader reader(file, path);
-  for (bool first = true; reader.next(); first = false) {
-    const auto& fields = reader.fields();
-    if (fields.size() != width || label >= width) {
-      throw_failure(Kind::usage, "{}: {} columns, label in column {}; shape {} wants {} columns; set shape= and label=", reader.place(),
-                    fields.size(), label, v.text("shape"), width);
-    }
-    if (first && is_header(v.word("header"), fields[label])) continue;
-    labels.push_back(csv_integer(fields[label], reader, label));
-    for (std::size_t i = 0; i < width; ++i)
-      if (i != label) pixels.push_back(pixel(fields[i], reader, i));
-  }
-  form.classes = count_classes(labels, v.integer("classes"), path);
-  return std::make_shared<MemoryDataset>(std::move(form), path, std::move(pixels), std::move(labels));
+namespace {
+
+std::shared_ptr<const Dataset> open_csv(const SpecValues& v) { return read_csv(read_input(v.text("file")), v); }
+
+std::shared_ptr<const Dataset> open_csv_like(const SpecValues& v, const Form& training) {
+  return read_csv(read_input(v.text("file")), v, &training);
 }
 
 }  // namespace
 
-extern const DatasetKind row_csv{.name = "csv", .about = "a table of labels and pixels", .schema = schema, .open = open};
+extern const DatasetKind row_csv{.name = "csv",
+                                 .about = "a table of features and classes or numbers",
+                                 .schema = csv_schema,
+                                 .open = open_csv,
+                                 .open_like = open_csv_like};
 
 }  // namespace cohort::data

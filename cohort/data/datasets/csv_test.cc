@@ -43,7 +43,7 @@ TEST(CsvDataset, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(failure_of([] { opened("1,2,256\n"); }).what, AllOf(HasSubstr("line 1"), HasSubstr("column 2 holds '256'")));
   EXPECT_THAT(failure_of([] { opened("1,2,3\nx,2,3\n"); }).what, AllOf(HasSubstr("line 2, byte 6"), HasSubstr("'x'")));
   EXPECT_THAT(failure_of([] { opened("1,2\n"); }).what, HasSubstr("wants 3 columns"));
-  EXPECT_THAT(failure_of([] { opened("1,2,3\n", "shape=28x28"); }).what, HasSubstr("1x28x28"));
+  EXPECT_THAT(failure_of([] { opened("1,2,3\n", "shape=28x28, values=pixels, label=0"); }).what, HasSubstr("1x28x28"));
   EXPECT_EQ(failure_of([] { open_dataset("csv(file=/nowhere)"); }).kind, Kind::usage);
 }
 

@@ -40,6 +40,37 @@ TEST_F(Folders, AreClassesInAlphabeticalOrder) {
   EXPECT_THAT(set->where(1), HasSubstr("dog/1.PNG"));
 }
 
+TEST_F(Folders, RefuseAPictureThatWasWrittenSinceTheSetWasOpened) {
+  put("cat", "1.png", png_file(1, 1, {1, 2, 3}));
+  put("cat", "2.png", png_file(1, 1, {4, 5, 6}));
+  const auto set = open_dataset(spec());
+  put("cat", "1.png", png_file(1, 2, {1, 2, 3, 4, 5, 6}));
+  Scratch scratch;
+  const Error error = failure_of([&] { set->sample(0, scratch); });
+  EXPECT_EQ(error.kind, Kind::corrupt);
+  EXPECT_THAT(error.what, HasSubstr("cat/1.png changed since the data set was opened"));
+  EXPECT_EQ(set->sample(1, scratch).input[0], 4);
+  EXPECT_NO_THROW(open_dataset(spec())->sample(0, scratch));
+}
+
+TEST_F(Folders, AreToldApartByNamesSizesAndContentOfTheirPicturesNotByTheirPlace) {
+  const auto fingerprint = [&] { return open_dataset(spec())->fingerprint(); };
+  put("cat", "1.png", png_file(1, 1, {1, 2, 3}));
+  put("dog", "1.png", png_file(1, 1, {4, 5, 6}));
+  const Fingerprint before = fingerprint();
+  const auto changed = [&] { return difference(before, "before", fingerprint(), "now"); };
+  std::filesystem::last_write_time(dir.file("cat/1.png"), std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  EXPECT_EQ(changed(), "") << "copies have other times";
+  put("dog", "1.png", png_file(1, 1, {4, 5, 7}));
+  EXPECT_THAT(changed(), HasSubstr("content of 2 pictures"));
+  put("dog", "1.png", png_file(1, 1, {4, 5, 6}));
+  EXPECT_EQ(changed(), "");
+  std::filesystem::rename(dir.file("dog/1.png"), dir.file("dog/2.png"));
+  EXPECT_THAT(changed(), HasSubstr("pictures of class 'dog': 1 with hash "));
+  put("cat", "2.png", png_file(1, 1, {7, 8, 9}));
+  EXPECT_EQ(changed(), "number of samples: 2 before but 3 now");
+}
+
 TEST_F(Folders, ThatAreHiddenOrHoldNoPictureAreNoClassesAndTheLogNamesThem) {
   const std::string pixel = png_file(1, 1, {1, 2, 3});
   put(".ipynb_checkpoints", "1.png", pixel);
@@ -71,6 +102,31 @@ TEST_F(Folders, DecodeLateSoABrokenPictureFailsWhenAskedForByItsPath) {
   const Error error = failure_of([&] { set->sample(0, scratch); });
   EXPECT_EQ(error.kind, Kind::corrupt);
   EXPECT_THAT(error.what, HasSubstr("cat/1.png"));
+}
+
+TEST_F(Folders, OpenedWithTrainingHaveItsLabelsAlsoWhereSomeClassesAreMissing) {
+  const Form trained{.shape = {3, 8, 8}, .classes = 3, .names = {"ant", "cat", "dog"}};
+  put("dog", "1.png", png_file(1, 1, {1, 2, 3}));
+  const auto set = open_dataset(spec(), trained);
+  Scratch scratch;
+  EXPECT_EQ(set->sample(0, scratch).label, 2);
+  EXPECT_EQ(set->form().names, trained.names);
+  EXPECT_FALSE(set->form().unlabelled);
+  put("cow", "1.png", png_file(1, 1, {1, 2, 3}));
+  EXPECT_THAT(open_dataset(spec(), trained)->form().names, testing::ElementsAre("cow", "dog")) << "the difference shows";
+}
+
+TEST_F(Folders, OfLoosePicturesAreForPredictingOnly) {
+  const Form trained{.shape = {3, 8, 8}, .classes = 2, .names = {"ant", "cat"}};
+  put(".", "b.png", png_file(1, 1, {1, 2, 3}));
+  put(".", "a.png", png_file(1, 1, {1, 2, 3}));
+  const auto set = open_dataset(spec(), trained);
+  Scratch scratch;
+  ASSERT_EQ(set->size(), 2);
+  EXPECT_TRUE(set->form().unlabelled);
+  EXPECT_EQ(set->sample(0, scratch).label, -100);
+  EXPECT_THAT(set->where(0), HasSubstr("a.png"));
+  EXPECT_EQ(failure_of([&] { open_dataset(spec()); }).kind, Kind::usage);
 }
 
 TEST_F(Folders, SayWhatIsMissing) {

@@ -40,6 +40,13 @@ class Windows final : public Dataset {
   }
   std::string where(std::int64_t index) const override { return fmt::format("{}, byte {}", source_, offset(index)); }
 
+ protected:
+  Fingerprint content() const override {
+    const std::size_t used = offset(size()) + 1 - begin_;  // with the last target
+    const std::span bytes(reinterpret_cast<const std::uint8_t*>(bytes_.data()) + begin_, used);
+    return {{fmt::format("content of {}", source_), fmt::format("{} bytes with hash {}", used, hash_text(content_hash(bytes)))}};
+  }
+
  private:
   std::size_t offset(std::int64_t index) const { return begin_ + static_cast<std::size_t>(index * form().shape[0]); }
   std::string source_;

@@ -4,6 +4,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/data/image.h"
+#include "cohort/data/limits.h"
 
 // clang-format off: it wants size_t and FILE declared
 #include <jpeglib.h>
@@ -15,6 +16,8 @@ namespace {
 struct Trouble {
   jpeg_error_mgr manager{};
   std::jmp_buf out{};
+  std::int64_t max_scans = 0;
+  bool too_large = false;  // the text says all; the file may be whole
   char text[JMSG_LENGTH_MAX] = {};
 };
 
@@ -29,14 +32,30 @@ void warn(j_common_ptr jpeg, int level) {
   if (level < 0) leave(jpeg);
 }
 
+// Called for every few rows of every scan: a progressive file can pass over the picture as often as it likes.
+void count_scans(j_common_ptr jpeg) {
+  auto* trouble = reinterpret_cast<Trouble*>(jpeg->err);
+  const int scan = reinterpret_cast<jpeg_decompress_struct*>(jpeg)->input_scan_number;
+  if (scan <= trouble->max_scans) return;
+  std::snprintf(trouble->text, sizeof trouble->text, "at least %d scans are more than data.max_scans=%lld", scan,
+                static_cast<long long>(trouble->max_scans));
+  trouble->too_large = true;
+  std::longjmp(trouble->out, 1);
+}
+
 // False on trouble.
-bool read(jpeg_decompress_struct& jpeg, Trouble& trouble, std::string_view file, std::int64_t channels, Image& image) {
+bool read(jpeg_decompress_struct& jpeg, jpeg_progress_mgr& progress, Trouble& trouble, std::string_view file, std::int64_t channels,
+          Image& image) {
+  const std::int64_t max_pixels = input_limits().max_pixels;
   if (setjmp(trouble.out) != 0) return false;
   jpeg_create_decompress(&jpeg);
+  jpeg.progress = &progress;
   jpeg_mem_src(&jpeg, reinterpret_cast<const unsigned char*>(file.data()), static_cast<unsigned long>(file.size()));
   jpeg_read_header(&jpeg, TRUE);
-  if (std::int64_t{jpeg.image_width} * jpeg.image_height > kMostPixels) {
-    std::snprintf(trouble.text, sizeof trouble.text, "%u x %u pixels are too many", jpeg.image_width, jpeg.image_height);
+  if (std::int64_t{jpeg.image_width} * jpeg.image_height > max_pixels) {
+    std::snprintf(trouble.text, sizeof trouble.text, "%u x %u pixels are more than data.max_pixels=%lld", jpeg.image_width,
+                  jpeg.image_height, static_cast<long long>(max_pixels));
+    trouble.too_large = true;
     return false;
   }
   jpeg.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
@@ -65,9 +84,15 @@ Image decode(std::string_view file, std::int64_t channels, std::string_view wher
   jpeg.err = jpeg_std_error(&trouble.manager);
   trouble.manager.error_exit = leave;
   trouble.manager.emit_message = warn;
+  trouble.max_scans = input_limits().max_scans;
+  jpeg_progress_mgr progress{};
+  progress.progress_monitor = count_scans;
   const Destroyer destroyer{jpeg};
   Image image;
-  if (!read(jpeg, trouble, file, channels, image))
+  const bool good = read(jpeg, progress, trouble, file, channels, image);
+  if (!good && trouble.too_large)
+    throw_failure(Kind::corrupt, "{}: {} in a JPEG of {} bytes; raise it if the file can be trusted", where, trouble.text, file.size());
+  if (!good)
     throw_failure(Kind::corrupt, "{}: {} bytes of broken JPEG ({}); fetch the file again or remove it", where, file.size(), trouble.text);
   return image;
 }

@@ -4,9 +4,11 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "cohort/base/failure_of.h"
 #include "cohort/data/image.h"
+#include "cohort/data/limits.h"
 
 // clang-format off: it wants size_t and FILE declared
 #include <jpeglib.h>
@@ -15,8 +17,8 @@
 namespace cohort::data {
 namespace {
 
-// A picture of one colour.
-std::string jpeg_file(unsigned height, unsigned width, std::array<std::uint8_t, 3> colour) {
+// A picture of one colour; progressive: in so many scans, 0: not.
+std::string jpeg_file(unsigned height, unsigned width, std::array<std::uint8_t, 3> colour, int scans = 0) {
   jpeg_compress_struct jpeg{};
   jpeg_error_mgr errors{};
   jpeg.err = jpeg_std_error(&errors);
@@ -29,6 +31,12 @@ std::string jpeg_file(unsigned height, unsigned width, std::array<std::uint8_t, 
   jpeg.input_components = 3;
   jpeg.in_color_space = JCS_RGB;
   jpeg_set_defaults(&jpeg);
+  std::vector<jpeg_scan_info> script;  // colour first, then one coefficient of the first component after the other
+  if (scans > 0) script.push_back({.comps_in_scan = 3, .component_index = {0, 1, 2, 0}, .Ss = 0, .Se = 0, .Ah = 0, .Al = 0});
+  for (int i = 1; i < scans; ++i)
+    script.push_back(
+        {.comps_in_scan = 1, .component_index = {(i - 1) / 63, 0, 0, 0}, .Ss = (i - 1) % 63 + 1, .Se = (i - 1) % 63 + 1, .Ah = 0, .Al = 0});
+  if (scans > 0) jpeg.scan_info = script.data(), jpeg.num_scans = scans;
   jpeg_start_compress(&jpeg, TRUE);
   std::vector<std::uint8_t> line;
   for (unsigned x = 0; x < width; ++x) line.insert(line.end(), colour.begin(), colour.end());
@@ -53,6 +61,20 @@ TEST(Jpeg, DecodesToColourOrGrey) {
   EXPECT_NEAR(colour.pixels[2], 50, 4);
   const Image grey = decode_image(file, 1, "a.jpg");
   EXPECT_NEAR(grey.pixels[0], 0.299 * 200 + 0.587 * 100 + 0.114 * 50, 4);
+}
+
+TEST(Jpeg, OfTooManyScansOrPixelsIsRefusedWithTheSettingThatAllowsIt) {
+  const std::string ten = jpeg_file(16, 16, {9, 8, 7}, 10), many = jpeg_file(16, 16, {9, 8, 7}, 60);
+  EXPECT_EQ(decode_image(ten, 3, "ten.jpg").height, 16);
+  const Error error = failure_of([&] { decode_image(many, 3, "many.jpg"); });
+  EXPECT_EQ(error.kind, Kind::corrupt);
+  EXPECT_THAT(error.what, AllOf(testing::HasSubstr("many.jpg"), testing::HasSubstr("51 scans"), testing::HasSubstr("data.max_scans=50")));
+  set_input_limits({.max_scans = 60});
+  EXPECT_EQ(decode_image(many, 3, "many.jpg").width, 16);
+  set_input_limits({.max_pixels = 255});
+  EXPECT_THAT(failure_of([&] { decode_image(ten, 3, "ten.jpg"); }).what,
+              testing::HasSubstr("16 x 16 pixels are more than data.max_pixels=255"));
+  set_input_limits({});
 }
 
 TEST(Jpeg, RefusesEveryTruncation) {

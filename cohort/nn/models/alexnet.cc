@@ -53,7 +53,11 @@ void init_alexnet(torch::nn::Module& root, const SpecValues&, const ParameterRng
 
 }  // namespace
 
-extern const Architecture row_alexnet{
-    .name = "alexnet", .about = "AlexNet, one tower", .params = alexnet_params, .build = build_alexnet, .init = init_alexnet};
+extern const Architecture row_alexnet{.name = "alexnet",
+                                      .about = "AlexNet, one tower",
+                                      .params = alexnet_params,
+                                      .build = build_alexnet,
+                                      .init = init_alexnet,
+                                      .takes = Takes::image};
 
 }  // namespace cohort::nn

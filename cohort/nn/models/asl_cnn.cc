@@ -51,6 +51,7 @@ extern const Architecture row_asl_cnn{.name = "asl_cnn",
                                       .about = "the sign language network of the tutorials",
                                       .params = asl_cnn_params,
                                       .build = build_asl_cnn,
-                                      .init = init_asl_cnn};
+                                      .init = init_asl_cnn,
+                                      .takes = Takes::image};
 
 }  // namespace cohort::nn

@@ -45,6 +45,7 @@ extern const Architecture row_cnn{.name = "cnn",
                                   .about = "small convolutional network for MNIST and its kin",
                                   .params = cnn_params,
                                   .build = build_cnn,
-                                  .init = init_cnn};
+                                  .init = init_cnn,
+                                  .takes = Takes::image};
 
 }  // namespace cohort::nn

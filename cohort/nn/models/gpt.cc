@@ -42,7 +42,11 @@ void init_gpt(torch::nn::Module& root, const SpecValues& values, const Parameter
 
 }  // namespace
 
-extern const Architecture row_gpt{
-    .name = "gpt", .about = "decoder language model, GPT-2's layout", .params = gpt_params, .build = build_gpt, .init = init_gpt};
+extern const Architecture row_gpt{.name = "gpt",
+                                  .about = "decoder language model, GPT-2's layout",
+                                  .params = gpt_params,
+                                  .build = build_gpt,
+                                  .init = init_gpt,
+                                  .takes = Takes::tokens};
 
 }  // namespace cohort::nn

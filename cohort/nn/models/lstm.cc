@@ -38,7 +38,11 @@ void init_lstm(torch::nn::Module& root, const SpecValues&, const ParameterRng& r
 
 }  // namespace
 
-extern const Architecture row_lstm{
-    .name = "lstm", .about = "recurrent language model", .params = lstm_params, .build = build_lstm, .init = init_lstm};
+extern const Architecture row_lstm{.name = "lstm",
+                                   .about = "recurrent language model",
+                                   .params = lstm_params,
+                                   .build = build_lstm,
+                                   .init = init_lstm,
+                                   .takes = Takes::tokens};
 
 }  // namespace cohort::nn

@@ -56,6 +56,6 @@ void init_mlp(torch::nn::Module& root, const SpecValues&, const ParameterRng& rn
 }  // namespace
 
 extern const Architecture row_mlp{
-    .name = "mlp", .about = "multilayer perceptron", .params = mlp_params, .build = build_mlp, .init = init_mlp};
+    .name = "mlp", .about = "multilayer perceptron", .params = mlp_params, .build = build_mlp, .init = init_mlp, .takes = Takes::flat};
 
 }  // namespace cohort::nn

@@ -8,7 +8,11 @@ Model build(const SpecValues& values) { return build_resnet({.name = "resnet18",
 
 }  // namespace
 
-extern const Architecture row_resnet18{
-    .name = "resnet18", .about = "ResNet-18, basic blocks", .params = resnet_params, .build = build, .init = init_resnet};
+extern const Architecture row_resnet18{.name = "resnet18",
+                                       .about = "ResNet-18, basic blocks",
+                                       .params = resnet_params,
+                                       .build = build,
+                                       .init = init_resnet,
+                                       .takes = Takes::image};
 
 }  // namespace cohort::nn

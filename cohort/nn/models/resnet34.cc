@@ -8,7 +8,11 @@ Model build(const SpecValues& values) { return build_resnet({.name = "resnet34",
 
 }  // namespace
 
-extern const Architecture row_resnet34{
-    .name = "resnet34", .about = "ResNet-34, basic blocks", .params = resnet_params, .build = build, .init = init_resnet};
+extern const Architecture row_resnet34{.name = "resnet34",
+                                       .about = "ResNet-34, basic blocks",
+                                       .params = resnet_params,
+                                       .build = build,
+                                       .init = init_resnet,
+                                       .takes = Takes::image};
 
 }  // namespace cohort::nn

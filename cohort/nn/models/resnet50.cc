@@ -8,7 +8,11 @@ Model build(const SpecValues& values) { return build_resnet({.name = "resnet50",
 
 }  // namespace
 
-extern const Architecture row_resnet50{
-    .name = "resnet50", .about = "ResNet-50, bottleneck blocks", .params = resnet_params, .build = build, .init = init_resnet};
+extern const Architecture row_resnet50{.name = "resnet50",
+                                       .about = "ResNet-50, bottleneck blocks",
+                                       .params = resnet_params,
+                                       .build = build,
+                                       .init = init_resnet,
+                                       .takes = Takes::image};
 
 }  // namespace cohort::nn

@@ -40,6 +40,7 @@ extern const Architecture row_transformer{.name = "transformer",
                                           .about = "encoder that classifies sequences",
                                           .params = transformer_params,
                                           .build = build_transformer,
-                                          .init = init_transformer};
+                                          .init = init_transformer,
+                                          .takes = Takes::tokens};
 
 }  // namespace cohort::nn

@@ -60,7 +60,11 @@ void init_vgg16(torch::nn::Module& root, const SpecValues&, const ParameterRng& 
 
 }  // namespace
 
-extern const Architecture row_vgg16{
-    .name = "vgg16", .about = "VGG-16, configuration D", .params = vgg16_params, .build = build_vgg16, .init = init_vgg16};
+extern const Architecture row_vgg16{.name = "vgg16",
+                                    .about = "VGG-16, configuration D",
+                                    .params = vgg16_params,
+                                    .build = build_vgg16,
+                                    .init = init_vgg16,
+                                    .takes = Takes::image};
 
 }  // namespace cohort::nn

@@ -65,6 +65,7 @@ at::Tensor batch_of(const MicroBatch& micro_batch) {
 }
 
 at::Tensor labels_of(const MicroBatch& micro_batch) {  // real ones: the loss counts them
+  if (micro_batch.targets > 0) return at::zeros({micro_batch.batch, micro_batch.targets}, at::kFloat);
   if (micro_batch.next_tokens) return at::zeros({micro_batch.batch, micro_batch.sample.at(0)}, at::kLong);
   return at::zeros({micro_batch.batch}, at::kLong);
 }
@@ -131,7 +132,8 @@ plan::ModelProfile profile_model(const std::string& model_spec, const MicroBatch
     logits = model.forward(input);
   }
   if (micro_batch.precision != Precision::fp32) logits = logits.to(at::kFloat);
-  at::Tensor loss = nn::loss_of(logits, labels, {.label_smoothing = micro_batch.label_smoothing}).value;
+  const nn::ConfiguredLoss loss_of(micro_batch.loss, micro_batch.targets > 0);
+  at::Tensor loss = loss_of(logits, labels, {.label_smoothing = micro_batch.label_smoothing}).value;
   logits.reset();
   loss = loss / static_cast<double>(micro_batch.batch);
   result.forward = began = kernels.clock();

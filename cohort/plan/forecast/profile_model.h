@@ -18,6 +18,8 @@ struct MicroBatch {
   bool tokens = false;               // inputs are token ids
   bool next_tokens = false;          // labels are one for each token, else one for each sample
   std::int64_t batch = 1;
+  std::int64_t targets = 0;  // float targets of each sample; 0: labels as above
+  std::string loss = "auto";
   double label_smoothing = 0;
   Precision precision = Precision::fp32;  // of forward and backward, where that is safe (nn/autocast.h)
 };

@@ -34,8 +34,10 @@ Held really(const std::string& spec, const MicroBatch& micro_batch) {
   std::vector<std::int64_t> sizes{micro_batch.batch};
   sizes.insert(sizes.end(), micro_batch.sample.begin(), micro_batch.sample.end());
   const at::Tensor x = micro_batch.tokens ? at::zeros(sizes, at::kLong) : at::rand(sizes);
-  const at::Tensor labels = micro_batch.next_tokens ? at::zeros({micro_batch.batch, micro_batch.sample[0]}, at::kLong)
-                                                    : at::zeros({micro_batch.batch}, at::kLong);
+  const bool regression = micro_batch.targets > 0;
+  const at::Tensor labels = regression                ? at::zeros({micro_batch.batch, micro_batch.targets})
+                            : micro_batch.next_tokens ? at::zeros({micro_batch.batch, micro_batch.sample[0]}, at::kLong)
+                                                      : at::zeros({micro_batch.batch}, at::kLong);
   const nn::AllocationMeter meter;
   at::Tensor logits;
   {
@@ -43,7 +45,7 @@ Held really(const std::string& spec, const MicroBatch& micro_batch) {
     logits = model.forward(x);
   }
   if (micro_batch.precision != Precision::fp32) logits = logits.to(at::kFloat);
-  const at::Tensor loss = nn::loss_of(logits, labels).value / static_cast<double>(micro_batch.batch);
+  const at::Tensor loss = nn::ConfiguredLoss(micro_batch.loss, regression)(logits, labels).value / static_cast<double>(micro_batch.batch);
   logits.reset();
   Held held{.kept = meter.now()};
   loss.backward();
@@ -63,7 +65,7 @@ TEST_P(EveryModel, AllocatesAsTheRealOneDoes) {
 }
 
 const MicroBatch kDigits{.sample = {1, 28, 28}, .batch = 8}, kPictures{.sample = {3, 32, 32}, .batch = 2},
-    kText{.sample = {32}, .tokens = true, .next_tokens = true, .batch = 4};
+    kHouses{.sample = {12}, .batch = 64, .targets = 2}, kText{.sample = {32}, .tokens = true, .next_tokens = true, .batch = 4};
 MicroBatch in(Precision precision, MicroBatch micro_batch) {
   micro_batch.precision = precision;
   return micro_batch;
@@ -71,6 +73,7 @@ MicroBatch in(Precision precision, MicroBatch micro_batch) {
 INSTANTIATE_TEST_SUITE_P(ModelProfile, EveryModel,
                          testing::Values(std::pair{"mlp(in=784, hidden=64x32)", kDigits}, std::pair{"cnn(norm=batch)", kDigits},
                                          std::pair{"resnet18(classes=10, stem=cifar)", kPictures},
+                                         std::pair{"mlp(in=12, hidden=64x32, out=2)", kHouses},
                                          std::pair{"lstm(vocab=64, embed=32, hidden=48, context=32)", kText},
                                          std::pair{"gpt(vocab=64, context=32, d=32, heads=2, layers=2)", kText},
                                          std::pair{"mlp(in=784, hidden=64x32)", in(Precision::bf16, kDigits)},

@@ -2,6 +2,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cstdlib>
+
 #include "cohort/python/bind.h"
 #include "cohort/python/c10d/allocator.h"
 #include "cohort/python/c10d/process_group.h"
@@ -12,17 +14,18 @@ namespace py = pybind11;
 namespace cohort::python {
 namespace {
 
-// The timeout given to torch takes precedence over COHORT_TIMEOUT.
-JobOptions options_with(double timeout) {
+// A timeout that the program chose takes precedence over COHORT_TIMEOUT, which does over torch's own.
+JobOptions options_with(double timeout, bool chosen) {
   JobOptions options = options_from_environment();
-  options.timeout = Seconds{timeout};
+  const char* const variable = std::getenv("COHORT_TIMEOUT");
+  if (chosen || variable == nullptr || *variable == 0) options.timeout = Seconds{timeout};
   options.start_timeout = Seconds{timeout};
   return options;
 }
 
-c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, double timeout, std::string name,
-                                         std::string address, std::vector<int64_t> global_ranks) {
-  StoreRendezvous how{store, rank, size, std::move(name), std::move(address), raising([&] { return options_with(timeout); })};
+c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, double timeout, bool chosen,
+                                         std::string name, std::string address, std::vector<int64_t> global_ranks) {
+  StoreRendezvous how{store, rank, size, std::move(name), std::move(address), raising([&] { return options_with(timeout, chosen); })};
   return c10::make_intrusive<ProcessGroupCohort>(std::move(how), std::move(global_ranks));
 }
 
@@ -42,8 +45,8 @@ py::dict pool_stats() {
 }  // namespace
 
 void bind_process_group(py::module_& m) {
-  m.def("_create_process_group", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
-        py::arg("address"), py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
+  m.def("_create_process_group", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("chosen"),
+        py::arg("name"), py::arg("address"), py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
   m.def("_shutdown_process_groups", &shutdown_all_groups);
   m.def("_shared_tensor", &shared_tensor, py::arg("sizes"), py::arg("dtype"));
   m.def("_shared_pool_stats", &pool_stats);

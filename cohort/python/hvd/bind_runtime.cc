@@ -1,7 +1,9 @@
 #include <torch/csrc/utils/pybind.h>
 
+#include "cohort/base/error.h"
 #include "cohort/python/bind.h"
 #include "cohort/python/hvd/runtime.h"
+#include "cohort/python/options.h"
 
 namespace py = pybind11;
 
@@ -23,6 +25,8 @@ std::optional<OperationResult> take_result(HandleId id) {
 
 // Waits without the GIL, checking for signals now and then. None for an unknown handle.
 py::object wait(HandleId id) {
+  const std::uint64_t before = runtime().shutdowns();
+  const bool known = runtime().known(id);
   for (bool done = false; !done;) {
     {
       py::gil_scoped_release release;
@@ -31,18 +35,29 @@ py::object wait(HandleId id) {
     if (!done && PyErr_CheckSignals() != 0) throw py::error_already_set();
   }
   auto result = take_result(id);
+  if (!result && known && runtime().shutdowns() != before)
+    throw_failure(Kind::aborted,
+                  "hvd.shutdown() was called on this rank, by another thread, while this one waited for an operation; let "
+                  "all threads end their operations first");
   if (!result) return py::none();
   return py::make_tuple(std::move(result->tensors), std::move(result->rows), result->last_joined);
 }
 
 InitOptions settings(std::vector<int> ranks, std::vector<std::vector<int>> sets, const py::kwargs& options) {
+  const JobOptions job = options_from_environment();
   InitOptions s{std::move(ranks), std::move(sets), {}};
+  s.queue.warn_after = job.warn_after;
+  s.queue.shutdown_after = job.timeout;
+  s.queue.limit_name = "COHORT_TIMEOUT";
   for (const auto& [key, value] : options) {
     const auto option = py::cast<std::string>(key);
     if (option == "fusion_bytes") s.queue.fusion_bytes = py::cast<std::size_t>(value);
     if (option == "cache_names") s.queue.cache_names = py::cast<std::size_t>(value);
     if (option == "warn_after") s.queue.warn_after = Seconds{py::cast<double>(value)};
-    if (option == "shutdown_after") s.queue.shutdown_after = Seconds{py::cast<double>(value)};
+    if (option == "shutdown_after") {
+      s.queue.shutdown_after = Seconds{py::cast<double>(value)};
+      s.queue.limit_name = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";
+    }
   }
   return s;
 }

@@ -40,7 +40,7 @@ std::optional<ElasticSession::Next> ElasticSession::next(Deadline return_by) {
   if (over_ && ended_by_) throw Failure{*ended_by_};
   if (over_) return Next::over;
   if (inside_) {
-    if (!left_) throw_failure(Kind::bug, "the next epoch was requested inside epoch {}", epoch_.roster.epoch.value);
+    if (!left_) throw_failure(Kind::bug, "the next membership epoch was requested inside membership epoch {}", epoch_.roster.epoch.value);
     job_.elastic_worker().left(why_left_ ? &*why_left_ : nullptr);
     inside_ = false;
   }
@@ -51,7 +51,11 @@ std::optional<ElasticSession::Next> ElasticSession::next(Deadline return_by) {
   }
   if (std::holds_alternative<ElasticWorker::Begun>(*next_)) return Next::epoch;
   over_ = true;
-  if (std::holds_alternative<ElasticWorker::Released>(*next_)) return Next::released;
+  if (const auto* released = std::get_if<ElasticWorker::Released>(&*next_)) {
+    if (!released->why) return Next::released;
+    ended_by_ = released->why;
+    throw Failure{*ended_by_};
+  }
   const auto& how = std::get<ElasticWorker::Over>(*next_);
   const bool came_late = epoch_.roster.epoch.value == 0 && how.error && how.error->kind == Kind::aborted;  // the others have the reason
   if (!how.error || came_late) return Next::over;
@@ -71,7 +75,6 @@ std::unique_ptr<collective::Communicator> ElasticSession::connect() {
   inside_ = true;
   entered_ = left_ = prepared_ = false;
   why_left_.reset();
-  set_log_rank(epoch_.rank);
   if (give_up_if_due()) return nullptr;
   if (!epoch_.base && epoch_.roster.epoch.value > 1 && epoch_.rank == Rank{0})
     log_warning(
@@ -90,7 +93,7 @@ std::unique_ptr<collective::Communicator> ElasticSession::connect() {
     if (has_state_ || !epoch_.base) state_synced();
     return links;
   } catch (const Failure& failure) {
-    log_debug("epoch {} ended: {}", epoch_.roster.epoch.value, failure.what());
+    log_debug("membership epoch {} ended: {}", epoch_.roster.epoch.value, failure.what());
     job_.leave_epoch(std::move(links), &failure.error());
     inside_ = false;
     if (!job::ends_epoch(failure.error())) throw;
@@ -121,12 +124,14 @@ void ElasticSession::state_synced() {
 
 void ElasticSession::prepare() {
   if (!entered_) throw_failure(Kind::usage, "a commit before this worker has the state: hvd.elastic.run provides it, by state.sync()");
-  if (!job_.elastic_worker().prepare()) throw_failure(Kind::aborted, "epoch {} is over: its roster changes", epoch_.roster.epoch.value);
+  if (!job_.elastic_worker().prepare())
+    throw_failure(Kind::aborted, "membership epoch {} is over: its roster changes", epoch_.roster.epoch.value);
   prepared_ = true;
 }
 
 void ElasticSession::decide() {
-  if (!job_.elastic_worker().decide()) throw_failure(Kind::aborted, "epoch {} is over: its roster changes", epoch_.roster.epoch.value);
+  if (!job_.elastic_worker().decide())
+    throw_failure(Kind::aborted, "membership epoch {} is over: its roster changes", epoch_.roster.epoch.value);
   prepared_ = false;
   ++step_;
 }

@@ -147,6 +147,7 @@ void HorovodRuntime::shutdown() {
     std::lock_guard lock(mutex_);
     world.swap(world_);
     entries.swap(entries_);
+    ++shutdowns_;
     ours = owner_ == getpid();
   }
   if (ours) {

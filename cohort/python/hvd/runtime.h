@@ -71,15 +71,18 @@ class HorovodRuntime {
   int add_set(const std::vector<int>& ranks);  // on every rank, alike
   bool remove_set(int id);                     // on every rank, alike; false: there is no such set
   std::map<int, std::vector<int>> sets() const;
+  std::unique_ptr<collective::Communicator> split_all();  // all ranks of the world, on connections of their own. On every rank, alike
   std::shared_ptr<ProcessSet> member(int set, std::string_view collective) const;  // Kind::usage where this rank is not in it
 
   // `name` is what the user calls it; empty: the n-th of its collective on this set.
   HandleId submit(int set, Request request, const std::string& name);
   HandleId join();
   bool poll(HandleId id) const;
+  bool known(HandleId id) const { return find(id).has_value(); }
   // Makes progress on it until it is done or `return_by`: whether there is nothing more to wait for.
   bool help(HandleId id, Deadline return_by) const;
-  std::optional<OperationResult> take(HandleId id);  // ends the handle; nothing when there is none of this number
+  std::uint64_t shutdowns() const { return shutdowns_.load(); }  // how many there were: handles from before are gone
+  std::optional<OperationResult> take(HandleId id);              // ends the handle; nothing when there is none of this number
 
   // ---- elastic jobs
   enum class Next { fixed, later, epoch, released, over };  // fixed: the job is not elastic. later: no answer until `return_by`
@@ -138,6 +141,7 @@ class HorovodRuntime {
   std::unique_ptr<ElasticSession> session_;
   pid_t session_pid_ = 0;
   std::atomic<bool> in_elastic_run_{false};
+  std::atomic<std::uint64_t> shutdowns_{0};
 };
 
 // The one of this process.

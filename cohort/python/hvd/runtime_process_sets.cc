@@ -45,6 +45,7 @@ std::shared_ptr<ProcessSet> HorovodRuntime::open_set(World& world, const std::ve
   set->mine = comm->rank();
   queue::QueueOptions options = world.options;
   options.mode = queue::Mode::negotiated;
+  options.factors_in_type = true;
   options.rank_labels = set->ranks;
   options.on_event = [this](const queue::Event& event) { timeline_.on_event(event); };
   set->queue = std::make_unique<queue::Queue>(std::move(comm), std::move(options));
@@ -58,6 +59,11 @@ int HorovodRuntime::add_set(const std::vector<int>& ranks) {
   std::lock_guard lock(mutex_);
   now->sets[now->next_set] = std::move(set);
   return now->next_set++;
+}
+
+std::unique_ptr<collective::Communicator> HorovodRuntime::split_all() {
+  std::lock_guard one(sets_mutex_);
+  return world()->comm->split(0, 0, {.name = "connections of their own"});
 }
 
 bool HorovodRuntime::remove_set(int id) {

@@ -4,17 +4,19 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
+#include <random>
 
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
+#include "cohort/base/text.h"
 #include "cohort/checkpoint/sharded_save.h"
 #include "cohort/checkpoint/staging_directory.h"
-#include "cohort/data/class_names.h"
+#include "cohort/data/form_json.h"
 #include "cohort/job/run_on_all.h"
 #include "cohort/train/loop/emergency_save.h"
 
@@ -40,19 +42,15 @@ void move_aside(const std::string& folder) {
   log_info("starting over: the checkpoints of the run before are in {}.old", folder);
 }
 
-// A folder of classes that came, went or was renamed since the checkpoint would give the labels it was trained on another meaning.
-void check_classes(const checkpoint::Checkpoint& found, const data::Form& form, const TrainConfig& config) {
-  const auto at = found.manifest.values.find("data");
-  if (at == found.manifest.values.end()) return;
-  const auto names = nlohmann::json::parse(at->second).value("names", std::vector<std::string>{});
-  const std::string now = fmt::format("data.train '{}'", config.data.train);
-  const data::ClassNames saved_names{names, found.path}, names_now{form.names, now};
-  std::string difference = data::difference_of_classes(saved_names, names_now);
-  if (difference.empty()) difference = data::difference_of_classes(names_now, saved_names);
-  if (!difference.empty())
-    throw_failure(Kind::usage,
-                  "{}: the run cannot resume with other classes; restore them, or say checkpoint.resume=never or another `out`",
-                  difference);
+// A job with a fixed number of ranks has no name that is another one at each start.
+checkpoint::Fence fence_of(collective::Communicator& comm, checkpoint::Fence given) {
+  if (!given.job.empty()) return given;
+  std::array<std::int64_t, 2> drawn{};
+  std::random_device random;
+  if (comm.rank().value == 0)
+    for (auto& number : drawn) number = static_cast<std::int64_t>((std::uint64_t{random()} << 32) | random());
+  comm.broadcast(collective::piece(std::span<std::int64_t>(drawn)), Rank{0}, {.name = "name of this job"});
+  return {fmt::format("{:016x}{:016x}", static_cast<std::uint64_t>(drawn[0]), static_cast<std::uint64_t>(drawn[1])), 0};
 }
 
 }  // namespace
@@ -83,15 +81,12 @@ CheckpointManager::CheckpointManager(collective::Communicator& comm, TrainLoop& 
       config_(config),
       config_text_(std::move(config_text)),
       folder_(run_folder(config) + "/checkpoints"),
-      fence_(std::move(fence)),
+      fence_(fence_of(comm, std::move(fence))),
       sharded_(loop.engine().shards_state()),
       sharded_parameters_(sharded_parameters(comm, loop)),
       pending_saves_(std::make_shared<PendingSaves>()) {
   job::run_on_all(comm, "folder of checkpoints", [&] {
-    if (comm.rank().value == 0) {
-      if (config.checkpoint.resume == "never") move_aside(folder_);
-      store_ = std::make_unique<checkpoint::Store>(folder_, checkpoint::StoreOptions{.keep = config.checkpoint.keep, .fence = fence_});
-    }
+    if (comm.rank().value == 0) open_store();
     if (sharded_)
       writer_ =
           std::make_unique<checkpoint::Writer>(save_shard(), checkpoint::WriterOptions{.patience = store_ ? Seconds{0} : kOtherRanks});
@@ -103,6 +98,52 @@ CheckpointManager::CheckpointManager(collective::Communicator& comm, TrainLoop& 
   comm.broadcast(collective::piece(std::span(&rendezvous_, 1)), Rank{0}, {.name = "number for an emergency save"});
 }
 
+// First the folder is ours; then nobody changes what is in it.
+void CheckpointManager::open_store() {
+  const auto run = run_folder(config_);
+  const bool elastic = fence_.epoch > 0, starts_over = config_.checkpoint.resume == "never";
+  checkpoint::make_durable_folder(run);
+  run_lock_ = std::make_unique<checkpoint::RunLock>(
+      run, checkpoint::this_process(fence_.job), checkpoint::RunLockOptions{.takeover = config_.checkpoint.takeover, .had = fence_.epoch > 1});
+  if (starts_over) move_aside(folder_);
+  store_ = std::make_unique<checkpoint::Store>(
+      folder_, checkpoint::StoreOptions{.keep = config_.checkpoint.keep, .followed = false, .fence = fence_});
+  if (!elastic || starts_over) checkpoint::raise_fence(folder_, fence_);
+}
+
+// The fence tells of a job that has ended again, too.
+void CheckpointManager::note_owner() {
+  const auto fence = checkpoint::raised_fence(folder_);
+  if (!fence || *fence == fence_) return;
+  const bool other = fence->job != fence_.job;
+  fenced_off_ = other || fence->epoch > fence_.epoch;
+  if (other && owner_.empty()) owner_ = "job " + printable(fence->job);
+}
+
+bool CheckpointManager::may_write() {
+  if (!store_ || fenced_off_ || taken_over()) return store_ == nullptr;
+  try {
+    note_owner();
+  } catch (const std::exception& error) {
+    log_debug("{}: {}", folder_, error.what());  // a network file system that is away for a while
+  }
+  return !fenced_off_ && run_lock_->holds();
+}
+
+void CheckpointManager::refuse_if_taken_over(collective::Communicator* comm) {
+  const auto refuse = [&] {
+    may_write();
+    if (!store_ || !taken_over()) return;
+    const std::string owner = run_lock_->taken() ? run_lock_->owner() : owner_;
+    throw_failure(Kind::usage,
+                  "{} was taken over by {}: this run can save nothing there any more, so it ends after update {} of {}; what it learned "
+                  "since {} is lost. Start it again with another `out` to have both runs",
+                  run_folder(config_), owner, loop_.step(), loop_.total_steps(),
+                  saved_step_ < 0 ? "its beginning" : fmt::format("its checkpoint of step {}", saved_step_));
+  };
+  comm != nullptr ? job::run_on_all(*comm, "folder of the run", refuse) : refuse();
+}
+
 checkpoint::Writer::Save CheckpointManager::save_shard() const {
   return [pending = pending_saves_, store = store_ ? std::optional(*store_) : std::nullopt, folder = folder_](
              const checkpoint::Manifest& manifest, std::span<const checkpoint::TensorFile> files) {
@@ -110,49 +151,6 @@ checkpoint::Writer::Save CheckpointManager::save_shard() const {
     if (store) return store->save(manifest, files, *staging, sharded_save);
     return checkpoint::contribute(sharded_save, manifest, files, folder + "/" + checkpoint::step_name(manifest.step));
   };
-}
-
-void CheckpointManager::find_newest(std::span<std::int64_t> position) {
-  if (!fence_.job.empty()) checkpoint::raise_fence(folder_, fence_);
-  const auto newest = store_->newest();
-  for (const auto& refused : newest.refused)
-    log_error("checkpoint {} is damaged and was passed over: {}", refused.path, refused.error.what);
-  if (!newest.checkpoint) {
-    if (config_.checkpoint.resume == "must")
-      throw_failure(Kind::usage, "checkpoint.resume is must, and {} holds no whole checkpoint", folder_);
-    return;
-  }
-  found_ = *newest.checkpoint;
-  check_classes(found_, loop_.form(), config_);
-  const auto& m = found_.manifest;
-  position[0] = m.step, position[1] = m.epoch, position[2] = m.position;
-  if (m.world_size != comm_.size())
-    log_warning("the checkpoint is of {} ranks, this run has {}: its batches are others than they would have been", m.world_size,
-                comm_.size());
-  if (const auto scale = m.texts.find("loss_scale"), state = m.texts.find("loss_scale_state"); state != m.texts.end())
-    loop_.scale().restore(optim::scale_state_of(state->second), scale == m.texts.end() ? "" : scale->second);
-}
-
-std::optional<std::int64_t> CheckpointManager::restore() {
-  if (config_.checkpoint.resume == "never") return std::nullopt;
-  std::int64_t position[] = {-1, 0, 0};  // step, epoch, samples of the epoch
-  job::run_on_all(comm_, "checkpoint to resume from", [&] {
-    if (store_) find_newest(position);
-  });
-  comm_.broadcast(collective::piece(std::span<std::int64_t>(position)), Rank{0}, {.name = "position to resume at"});
-  if (position[0] < 0) return std::nullopt;
-  optim::ScaleState scale = loop_.scale().state();
-  comm_.broadcast({&scale, sizeof scale / 8, collective::Dtype::i64, collective::Device::cpu}, Rank{0}, {.name = "loss scale"});
-  loop_.scale().restore(scale, loop_.scale().spec());
-  if (sharded_)
-    job::run_on_all(comm_, "manifest of the checkpoint", [&] {
-      const auto path = folder_ + "/" + checkpoint::step_name(position[0]);
-      if (!store_) found_ = {path, checkpoint::read_manifest(path, position[0])};
-    });
-  read_state(found_, comm_, loop_, sharded_parameters_);
-  loop_.start_at(position[1], position[2], position[0]);
-  last_saved_ = saved_step_ = position[0];
-  return position[0];
 }
 
 void CheckpointManager::save_if_due(bool epoch_ended) {
@@ -166,14 +164,39 @@ void CheckpointManager::save_if_due(bool epoch_ended) {
 void CheckpointManager::save() {
   loop_.average_buffers();   // training goes on with what is saved: a resumed run has the bits of one that never stopped
   loop_.compare_replicas();  // a divergence is not saved
+  if (!finite()) return;     // nor is a model that is lost: the one before stays the newest
   if (sharded_) return save_sharded();
   if (writer_) save_whole();
 }
 
 void CheckpointManager::save_whole() {
-  if (last_saved_ == loop_.step()) return;
+  if (last_saved_ == loop_.step() || fenced_off_ || taken_over()) return;
   if (writer_->busy()) return note_skipped();
   if (writer_->submit(snapshot())) last_saved_ = loop_.step();
+}
+
+// Each rank looks at what it would write.
+bool CheckpointManager::finite() {
+  const torch::NoGradGuard no_grad;
+  std::string found;
+  const auto look = [&](const std::string& name, const at::Tensor& t) {
+    if (!found.empty() || t.numel() == 0 || !t.is_floating_point()) return;
+    if (std::isfinite(t.sum().item<double>()) || t.isfinite().all().item<bool>()) return;  // the sum of finite ones may overflow
+    found = name;
+  };
+  if (loop_.engine().shards_parameters())
+    loop_.engine().each_shard(
+        [&](const std::string& p, const std::string& state, at::IntArrayRef, std::int64_t, std::int64_t, const at::Tensor& flat) {
+          if (state.empty()) look(p, flat);
+        });
+  else if (store_)
+    for (const auto& [name, p] : loop_.model().named_parameters()) look(name, p.detach());
+  std::int32_t bad = found.empty() ? 0 : 1;
+  comm_.all_reduce(collective::piece(std::span(&bad, 1)), collective::Op::max, {.name = "are all parameters finite"});
+  if (!found.empty())
+    log_error("no checkpoint at step {}: parameter '{}' has values that are inf or nan, training has diverged; {}", loop_.step(), found,
+              saved_step_ < 0 ? "there is none from before" : fmt::format("the one of step {} stays the newest", saved_step_));
+  return bad == 0;
 }
 
 // The second in a row is an alarm: with every further step more would be lost.
@@ -203,7 +226,7 @@ void CheckpointManager::save_sharded() {
 }
 
 std::unique_ptr<checkpoint::StagingDirectory> CheckpointManager::open_staging() {
-  if (!store_ || last_saved_ == loop_.step()) return nullptr;
+  if (!store_ || last_saved_ == loop_.step() || fenced_off_ || taken_over()) return nullptr;
   try {
     if (!writer_->busy()) return std::make_unique<checkpoint::StagingDirectory>(checkpoint::staging_path(folder_, loop_.step()));
     note_skipped();
@@ -228,26 +251,30 @@ void CheckpointManager::describe(checkpoint::Manifest& m) const {
   m.cohort_version = COHORT_VERSION;
   m.torch_version = TORCH_VERSION;
   m.texts["config"] = config_text_;
-  m.texts["model"] = config_.model;
+  m.texts["model"] = loop_.model_spec();
+  m.texts[kTrainedOnText] = config_.data.train;
+  m.texts[kLossText] = config_.loss;
   m.texts["optimizer"] = loop_.engine().rule()->spec();
   m.texts["loss_scale"] = loop_.scale().spec();
   m.texts["loss_scale_state"] = to_text(loop_.scale().state());
   m.texts["transforms"] = loop_.transforms().text();
-  const auto& form = loop_.form();
-  m.values["data"] =
-      nlohmann::json{{"shape", form.shape}, {"classes", form.classes}, {"names", form.names}, {"tokens", form.vocabulary}}.dump();
+  m.texts[kDataText] = data::to_text(loop_.data_fingerprint());
+  if (loop_.optimizer_start() > 0) m.texts[kOptimizerStartText] = std::to_string(loop_.optimizer_start());
+  if (loop_.non_finite().in_a_row() > 0) m.texts[kNotFiniteText] = std::to_string(loop_.non_finite().in_a_row());
+  m.values["data"] = data::to_json(loop_.form());
 }
 
 std::optional<checkpoint::Checkpoint> CheckpointManager::save_emergency(const Error& why) {
   const int lost = why.rank.value, me = comm_.rank().value;
-  if (!loop_.engine().has_buddy() || why.rank == kNoRank || lost == me) return std::nullopt;
+  if (!loop_.engine().has_buddy() || why.rank == kNoRank || why.kind == Kind::usage || lost == me) return std::nullopt;
   if (!in_flight_.empty() && lost > 0 && me == (lost + 1) % comm_.size())  // the others no longer wait for its part
     checkpoint::decline({in_flight_, lost, comm_.size()}, last_saved_, why);
   try {
+    checkpoint::check_fence(folder_, fence_);
     EmergencySave emergency({me, comm_.size(), lost}, folder_, rendezvous_);
     emergency.agree_on_step(loop_);
-    return emergency.save(
-        loop_, [this](checkpoint::Manifest& m) { describe(m); }, config_.checkpoint.keep);
+    return emergency.save(loop_, [this](checkpoint::Manifest& m) { describe(m); },
+                          {.keep = config_.checkpoint.keep, .followed = false, .fence = fence_});
   } catch (const Failure& failure) {
     log_error("rank {} was lost, and its shards could not be saved: {}; the checkpoint before stays", lost, failure.what());
     return std::nullopt;
@@ -267,18 +294,11 @@ void CheckpointManager::abandon_save(std::span<const Rank> lost) noexcept {
 void CheckpointManager::note(const checkpoint::Outcome& outcome) {
   if (!outcome.error) return void((saved_step_ = outcome.step, skipped_ = 0));
   if (last_saved_ == outcome.step) last_saved_ = -1;
+  write_failed_ = true;
+  may_write();
+  if (taken_over()) return log_debug("{}", outcome.error->what);  // the run ends, and says so
+  if (fenced_off_) return log_error("{}; this worker saves no more", outcome.error->what);
   log_error("the checkpoint of step {} was not written: {}; training goes on, the one before stays", outcome.step, outcome.error->what);
-}
-
-std::int64_t CheckpointManager::newest_step(const std::atomic<bool>* aborted) {
-  finish(aborted);
-  std::int64_t newest = -1;
-  job::run_on_all(comm_, "newest checkpoint", [&] {
-    if (!store_) return;
-    if (const auto found = store_->newest().checkpoint) newest = found->manifest.step;
-  });
-  comm_.broadcast(collective::piece(std::span(&newest, 1)), Rank{0}, {.name = "newest checkpoint"});
-  return newest;
 }
 
 void CheckpointManager::finish(const std::atomic<bool>* aborted) {

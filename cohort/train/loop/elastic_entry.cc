@@ -9,6 +9,7 @@
 #include "cohort/job/run_on_all.h"
 #include "cohort/train/loop/elastic_session.h"
 #include "cohort/train/loop/replicas.h"
+#include "cohort/train/loop/same_data.h"
 #include "cohort/train/loop/same_settings.h"
 #include "cohort/train/loop/trainer.h"
 
@@ -28,8 +29,8 @@ void ElasticTrainer::end_previous_epoch(const ElasticWorker::Begun& epoch) {
     for (const auto& [name, p] : model_and_data_.model.named_parameters()) p.mutable_grad().reset();
   if (!has) return void(elastic_state_ = {});
   if (elastic_state_.step != *epoch.base)
-    throw_failure(Kind::bug, "epoch {} goes on from step {}, and this worker is at step {}", epoch.roster.epoch.value, *epoch.base,
-                  elastic_state_.step);
+    throw_failure(Kind::bug, "membership epoch {} goes on from step {}, and this worker is at step {}", epoch.roster.epoch.value,
+                  *epoch.base, elastic_state_.step);
   if (!sharded_)
     job_->elastic_worker().have_state(elastic_state_.step);  // else when it is redistributed: until then there are only parts of it
 }
@@ -64,33 +65,35 @@ void ElasticTrainer::open_loop(const ElasticWorker::Begun& epoch) {
   const auto& here = members[static_cast<std::size_t>(epoch.rank.value)].host;
   const auto ranks_here = static_cast<int>(std::ranges::count(members, here, &group::Member::host));
   session_->loop = std::make_unique<TrainLoop>(comm, config_, cores, ranks_here, status_, model_and_data_);
-  const bool first = epoch.roster.epoch.value == 1;
-  session_->checkpoints =
-      std::make_unique<CheckpointManager>(comm, *session_->loop, first ? config_ : resuming_config(), config_text_, fence_);
+  const auto open = [&](const TrainConfig& config) {
+    session_->checkpoints = std::make_unique<CheckpointManager>(comm, *session_->loop, config, config_text_, fence_);
+  };
+  if (epoch.roster.epoch.value == 1)
+    open(config_);
+  else  // the folder was this job's: whoever has it now took it over
+    ends_job_if_refused([&] { open(resuming_config()); });
 }
 
 // 2 and 3
 void ElasticTrainer::enter(const ElasticWorker::Begun& epoch) {
   status_.set_phase("connecting to the other ranks");
-  set_log_rank(epoch.rank);
   session_ = std::make_unique<Session>();
   session_->roster = epoch.roster;
-  fence_ = {epoch.roster.job, epoch.roster.epoch.value};
+  fence_ = {launched_job_, epoch.roster.epoch.value};
   session_->comm = job_->connect(epoch);
   auto& comm = *session_->comm;
   session_->observed.emplace(comm, status_);
-  refuse_other_settings();
+  refuse_other_settings_and_data();
   status_.set_phase("receiving the state");
   if (!sharded_ && epoch.base) compare_survivors(epoch);
   if (sharded_ && std::exchange(entered_, true)) rebuild_model();
-  if (!sharded_ && !epoch.base && std::exchange(trained_, false))
-    model_and_data_ = load_model_and_data(config_);  // the model has updates that were lost
+  if (!sharded_ && !epoch.base && std::exchange(trained_, false)) make_model_again();  // the model has updates that were lost
   open_loop(epoch);
   std::optional<std::int64_t> resumed;
   if (epoch.base)
     receive_state(epoch);
   else
-    resumed = session_->checkpoints->restore();
+    resumed = restore_checkpoint();
   if (!epoch.base) elastic_state_.evaluated = session_->loop->position().epoch;
   const bool fresh = !epoch.base || epoch.heal_from;
   if (fresh) log_history(epoch.heal_from ? HistoryLine::Event::heal : HistoryLine::Event::restart, session_->loop->step());
@@ -114,12 +117,34 @@ void ElasticTrainer::enter(const ElasticWorker::Begun& epoch) {
   on_disk_ = false;
 }
 
-// A new worker read the file of settings later than rank 0 did. It ends; the others notice that as any loss.
-void ElasticTrainer::refuse_other_settings() {
+// A new worker read settings and data later than rank 0 did. It ends; the others notice that as any loss.
+void ElasticTrainer::refuse_other_settings_and_data() {
   const int me = session_->comm->rank().value;
   const auto texts = job::gather_texts(*session_->comm, shared_yaml(config_), "settings");
   const auto differs = difference_of_settings(texts[0], texts[static_cast<std::size_t>(me)], me);
   if (!differs.empty()) throw_failure(Kind::usage, "the settings differ: {}; this worker cannot take part", differs);
+  const auto sets = gather_fingerprints(*session_->comm, model_and_data_);
+  const auto changed = difference_of_data(sets[0], sets[static_cast<std::size_t>(me)], me, config_);
+  if (!changed.empty())
+    throw_failure(Kind::usage, "the data differ: {}; this worker cannot take part: restore the files that the job began with", changed);
+}
+
+// When the folder or its checkpoints are refused, a worker that is started again could not take them either: the job ends. A file system
+// that fails may do better for the next one.
+void ElasticTrainer::ends_job_if_refused(const std::function<void()>& take) {
+  try {
+    take();
+  } catch (const Failure& failure) {
+    const Error& error = failure.error();
+    unusable_ = session_->comm->rank().value == 0 && !job::ends_epoch(error) && error.kind != Kind::system;  // it has the cause
+    throw;
+  }
+}
+
+std::optional<std::int64_t> ElasticTrainer::restore_checkpoint() {
+  std::optional<std::int64_t> step;
+  ends_job_if_refused([&] { step = session_->checkpoints->restore(); });
+  return step;
 }
 
 // From here on all have the state of rank 0: workers that have one must have the same, or it is unknown which one is right.
@@ -144,13 +169,15 @@ void ElasticTrainer::receive_state(const ElasticWorker::Begun& epoch) {
     if (!epoch.heal_from) restore_state(elastic_state_);
     loop.engine().publish_loaded_state();
   }
-  std::int64_t position[] = {elastic_state_.step, elastic_state_.progress.epoch, elastic_state_.progress.taken, elastic_state_.evaluated};
+  std::int64_t position[] = {elastic_state_.step, elastic_state_.progress.epoch, elastic_state_.progress.taken, elastic_state_.evaluated,
+                             elastic_state_.optimizer_start};
   comm.broadcast(collective::piece(std::span<std::int64_t>(position)), Rank{0}, {.name = "position to resume at"});
   optim::ScaleState scale = elastic_state_.scale;
   comm.broadcast({&scale, sizeof scale / 8, collective::Dtype::i64, collective::Device::cpu}, Rank{0}, {.name = "loss scale"});
   loop.scale().restore(scale, loop.scale().spec());
   const auto rebalanced = data::rebalance(loop.share(), {position[1], position[2]}, comm.rank().value, comm.size());
   loop.start_at(rebalanced.progress.epoch, rebalanced.progress.taken, position[0]);
+  loop.set_optimizer_start(position[4]);
   elastic_state_.evaluated = position[3];
 }
 
@@ -173,23 +200,24 @@ std::string ElasticTrainer::resume_text(const ElasticWorker::Begun& epoch, bool 
 void ElasticTrainer::open_logs(const ElasticWorker::Begun& epoch, std::optional<std::int64_t> resumed) {
   auto& comm = *session_->comm;
   TrainLoop& loop = *session_->loop;
-  session_->logger = std::make_unique<RunLogger>(comm, config_, config_text_, loop);
+  session_->logger = std::make_unique<RunLogger>(comm, config_, config_text_, loop, [this] { return session_->checkpoints->may_write(); });
   auto& logger = *session_->logger;
   if (epoch.roster.epoch.value == 1)
-    logger.say(fmt::format("{}: {} parameters ({}), {} ranks x {} samples, {} updates; workers may come and go", config_.model,
+    logger.say(fmt::format("{}: {} parameters ({}), {} ranks x {} samples, {} updates; workers may come and go", loop.model_spec(),
                            loop.model().parameter_count(), loop.groups(), comm.size(), config_.data.batch * config_.data.accumulate,
                            loop.total_steps()));
   if (epoch.roster.epoch.value == 1 && config_.check_replicas > 0 && comm.size() > 1 && !loop.has_replicas()) logger.say(kNothingToCompare);
   if (epoch.roster.epoch.value > 1)
-    logger.note(fmt::format("epoch {} of the job: {} ranks x {} samples {}", epoch.roster.epoch.value, comm.size(),
+    logger.note(fmt::format("membership epoch {}: {} ranks x {} samples {}", epoch.roster.epoch.value, comm.size(),
                             config_.data.batch * config_.data.accumulate, resume_text(epoch, resumed.has_value())),
                 {{"step", loop.step()},
-                 {"job_epoch", epoch.roster.epoch.value},
+                 {"membership_epoch", epoch.roster.epoch.value},
                  {"ranks", comm.size()},
                  {"state_from", !epoch.base          ? (resumed ? "checkpoint" : "beginning")
                                 : origins_.buddy > 0 ? "buddies"
                                                      : "peers"}});
   if (resumed) logger.say(fmt::format("goes on after update {} from its checkpoint", *resumed));
+  if (const std::string changes = session_->checkpoints->changes(); !changes.empty()) logger.say(changes);
 }
 
 }  // namespace cohort::train

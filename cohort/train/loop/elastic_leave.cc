@@ -31,13 +31,11 @@ void ElasticTrainer::transfer_before_leaving() {
 // No rank stays, and none has all of the state. What cannot be saved is lost.
 void ElasticTrainer::save_before_all_leave() {
   CheckpointManager& checkpoints = *session_->checkpoints;
-  checkpoints.save();
-  checkpoints.finish(&job_->elastic_worker().sealed());
-  std::int32_t saved = checkpoints.saved() ? 1 : 0;
-  session_->comm->all_reduce(collective::piece(std::span(&saved, 1)), collective::Op::min, {.name = "is it saved"});
-  if (saved != 0) session_->logger->say(fmt::format("saved update {} in {}", session_->loop->step(), checkpoints.folder()));
+  const bool saved = checkpoints.save_last(&job_->elastic_worker().sealed());
+  if (saved) session_->logger->say(fmt::format("saved update {} in {}", session_->loop->step(), checkpoints.folder()));
   on_disk_ = true;
-  lost_ = saved == 0;
+  lost_ = !saved;
+  if (lost_) why_lost_ = checkpoints.lost_text();
   job_->elastic_worker().state_transferred(kNoRank);
 }
 
@@ -59,11 +57,10 @@ void ElasticTrainer::save_as_last_worker(bool prepared_counts) {
   sharded_ ? void(redistribute(*session_->comm, elastic_state_.shards, loop)) : restore_state(elastic_state_);
   loop.scale().restore(elastic_state_.scale, loop.scale().spec());
   loop.start_at(elastic_state_.progress.epoch, elastic_state_.progress.taken, elastic_state_.step);
+  loop.set_optimizer_start(elastic_state_.optimizer_start);
   CheckpointManager checkpoints(*session_->comm, loop, resuming_config(), config_text_, fence_);
-  checkpoints.save();
-  checkpoints.finish();
-  lost_ = !checkpoints.saved();
-  if (lost_) return;
+  lost_ = !checkpoints.save_last();
+  if (lost_) return void(why_lost_ = checkpoints.lost_text());
   job_->elastic_worker().state_transferred(kNoRank);
   fmt::print("saved update {} in {}\n", elastic_state_.step, checkpoints.folder());
 }

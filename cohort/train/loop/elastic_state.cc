@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "cohort/nn/zoo.h"
 #include "cohort/train/loop/elastic_session.h"
 #include "cohort/train/loop/state_io.h"
 
@@ -14,6 +13,7 @@ ElasticTrainer::ElasticState ElasticTrainer::capture_state() const {
   ElasticState state{.step = loop.step(),
                      .progress = {loop.position().epoch, loop.samples_taken()},
                      .evaluated = elastic_state_.evaluated,
+                     .optimizer_start = loop.optimizer_start(),
                      .scale = loop.scale().state(),
                      .optimizer = {},
                      .shards = {},
@@ -40,8 +40,14 @@ void ElasticTrainer::restore_state(const ElasticState& saved) {
 }
 
 // Parameters lie in memory of the epoch that is over, or are sharded (stage 3). What is replicated stays; the rest comes with the shards.
+void ElasticTrainer::make_model_again() {
+  const nn::Input input = model_and_data_.model.input();
+  model_and_data_.model = model_and_data_.make_model();
+  model_and_data_.model.set_input(input);
+}
+
 void ElasticTrainer::rebuild_model() {
-  model_and_data_.model = nn::make_model(config_.model, static_cast<std::uint64_t>(config_.seed));
+  make_model_again();
   const at::NoGradGuard no_grad;
   std::map<std::string, at::Tensor> common(elastic_state_.common.begin(), elastic_state_.common.end());
   for (const auto& [name, t] : model_tensors(model_and_data_.model))
@@ -65,6 +71,7 @@ void ElasticTrainer::restore_buffers() {
 TrainConfig ElasticTrainer::resuming_config() const {
   TrainConfig config = config_;
   config.checkpoint.resume = "auto";
+  config.checkpoint.takeover = false;  // the folder was this job's: who has it now is not to lose it again
   return config;
 }
 

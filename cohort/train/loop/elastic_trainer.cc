@@ -19,27 +19,45 @@ using elastic::HistoryLine;
 
 ElasticTrainer::ElasticTrainer(elastic::ElasticWorkerOptions elastic_worker, TrainConfig config, ElasticSettings settings,
                                RankStatus& status)
-    : config_(std::move(config)),
+    : ElasticTrainer(std::move(elastic_worker), std::move(config), std::move(settings), status, std::nullopt) {}
+
+ElasticTrainer::ElasticTrainer(elastic::ElasticWorkerOptions elastic_worker, TrainConfig config, ElasticSettings settings,
+                               RankStatus& status, ModelAndData own)
+    : ElasticTrainer(std::move(elastic_worker), std::move(config), std::move(settings), status, std::optional(std::move(own))) {}
+
+ElasticTrainer::ElasticTrainer(elastic::ElasticWorkerOptions elastic_worker, TrainConfig config, ElasticSettings settings,
+                               RankStatus& status, std::optional<ModelAndData> own)
+    : config_(own ? settings_for(std::move(config), *own) : std::move(config)),
       config_text_(bare_yaml(config_)),
       settings_(std::move(settings)),
       sharded_(shards_state(config_)),
       status_(status),
-      model_and_data_([&] {
-        check(config_);
-        check_elastic(config_);
-        if (sharded_ && !elastic_worker.shards)
-          throw_failure(Kind::usage,
-                        "sync {} shards the state over the workers, and the coordinator of this job does not know that: start it with "
-                        "`cohort train --min-n`",
-                        config_.sync);
-        status.set_phase("opening model and data");
-        if (config_.threads == 0) config_.threads = settings_.threads;
-        if (config_.threads > 0) at::set_num_threads(config_.threads);
-        return load_model_and_data(config_);
-      }()) {
+      model_and_data_(open_model_and_data(std::move(own), elastic_worker.shards)) {
   if (!settings_.history.empty()) history_.open(fmt::format("{}/{}.jsonl", settings_.history, getpid()), std::ios::app);
+  model_and_data_.train->fingerprint();  // now: a set that cannot be read ends this worker before it is one of the job's
+  if (model_and_data_.test) model_and_data_.test->fingerprint();
+  launched_job_ = checkpoint::job_of_launch(elastic_worker.job, elastic_worker.launch);
   status_.set_phase("waiting for the job to begin");
   job_ = std::make_unique<job::ElasticJob>(std::move(elastic_worker), settings_.job);
+}
+
+ModelAndData ElasticTrainer::open_model_and_data(std::optional<ModelAndData> own, bool coordinator_knows_shards) {
+  check(config_);
+  check_elastic(config_);
+  if (sharded_ && !coordinator_knows_shards)
+    throw_failure(Kind::usage,
+                  "sync {} shards the state over the workers, and the coordinator of this job does not know that: start it with "
+                  "`cohort train --min-n`, a program of your own with `cohort run --min-n` and --worker-state shard (buddy where "
+                  "buddy=true)",
+                  config_.sync);
+  if (own && !own->make_model)
+    throw_failure(Kind::usage, "an elastic job makes the model again when no worker has all of its state: say ModelAndData::make_model");
+  status_.set_phase("opening model and data");
+  if (config_.threads == 0) config_.threads = settings_.threads;
+  if (config_.threads > 0) at::set_num_threads(config_.threads);
+  if (!own) return load_model_and_data(config_);
+  prepare(*own, config_);
+  return *std::move(own);
 }
 
 ElasticTrainer::~ElasticTrainer() {
@@ -51,7 +69,11 @@ std::optional<RunSummary> ElasticTrainer::run() {
     const ElasticWorker::Next next = job_->elastic_worker().next();
     if (const auto* released = std::get_if<ElasticWorker::Released>(&next)) {
       if (released->save) save_as_last_worker(released->finish);
-      if (lost_) throw_failure(Kind::system, "the updates since the newest checkpoint are lost: no worker had all of the state to save");
+      if (lost_)
+        throw_failure(
+            Kind::system, "this worker was the last one, and left: {}",
+            why_lost_.empty() ? "the updates since the newest checkpoint are lost: no worker had all of the state to save" : why_lost_);
+      if (released->why) throw Failure{*released->why};
       return std::nullopt;
     }
     if (const auto* over = std::get_if<ElasticWorker::Over>(&next)) {
@@ -71,10 +93,11 @@ void ElasticTrainer::train_in(const ElasticWorker::Begun& epoch) {
     job_->elastic_worker().left(nullptr);
   } catch (const Failure& failure) {
     if (!job::ends_epoch(failure.error())) {
-      if (diverged_ || (session_ && session_->loop && session_->loop->diverged())) job_->elastic_worker().fail_job(failure.error());
+      if (diverged_ || unusable_ || (session_ && session_->loop && session_->loop->diverged()))
+        job_->elastic_worker().fail_job(failure.error());
       throw;
     }
-    log_debug("epoch {} ended: {}", epoch.roster.epoch.value, failure.what());
+    log_debug("membership epoch {} ended: {}", epoch.roster.epoch.value, failure.what());
     status_.set_phase("waiting for the next roster");
     job_->elastic_worker().guard({});
     if (session_ && session_->comm) session_->comm->abort(failure.error());
@@ -110,11 +133,20 @@ bool ElasticTrainer::step() {
   const StepResult result = loop.train_step();
   buffers_.clear();
   commit_history_line();
+  end_job_if_taken_over();
   if (settings_.after_step) settings_.after_step(loop, s.comm->rank());
   loop.compare_replicas_if_due();
   s.logger->step_done(result, loop.step(), loop.position().epoch != epoch ? steps : loop.position().step);
   if (loop.non_finite().too_many()) loop.stop_for_non_finite_steps(s.checkpoints->newest_step(&job_->elastic_worker().sealed()));
   return change_;
+}
+
+// Rank 0: no worker could save in its place either.
+void ElasticTrainer::end_job_if_taken_over() {
+  CheckpointManager& checkpoints = *session_->checkpoints;
+  if (!checkpoints.taken_over()) return;
+  unusable_ = true;
+  checkpoints.refuse_if_taken_over();
 }
 
 void ElasticTrainer::end_epoch_of_data() {
@@ -135,12 +167,13 @@ void ElasticTrainer::finish() {
   s.comm->all_reduce(collective::piece(std::span(&known, 1)), collective::Op::min, {.name = "is the evaluation known"});
   if (known == 0) test_ = s.loop->evaluate();
   status_.set_phase("writing the last checkpoint");
-  s.checkpoints->finish(&job_->elastic_worker().sealed());
-  s.checkpoints->save();
-  s.checkpoints->finish(&job_->elastic_worker().sealed());
+  end_job_if_taken_over();
+  const bool saved = s.checkpoints->save_last(&job_->elastic_worker().sealed());
+  if (!saved) end_job_if_taken_over();
   summary_ = s.logger->finish(test_, *s.loop);
-  summary_->saved = s.checkpoints->saved();
-  if (s.comm->rank().value != 0) summary_.reset();
+  summary_->saved = saved;
+  if (!saved) summary_->lost = s.checkpoints->lost_text();
+  summary_->rank = s.comm->rank().value;
   s.comm->barrier({.name = "the end of training"});
   job_->elastic_worker().ended(s.loop->step());
 }

@@ -37,6 +37,9 @@ class ElasticTrainer {
  public:
   // Loads model and data, then joins the job.
   ElasticTrainer(elastic::ElasticWorkerOptions elastic_worker, TrainConfig config, ElasticSettings settings, RankStatus& status);
+  // With a model, data and a loss of the program's own; own.make_model makes the model again where this trainer has to.
+  ElasticTrainer(elastic::ElasticWorkerOptions elastic_worker, TrainConfig config, ElasticSettings settings, RankStatus& status,
+                 ModelAndData own);
   ~ElasticTrainer();
   ElasticTrainer(const ElasticTrainer&) = delete;
   ElasticTrainer& operator=(const ElasticTrainer&) = delete;
@@ -44,11 +47,14 @@ class ElasticTrainer {
   void leave(const std::string& why) { job_->elastic_worker().leave(why); }
 
  private:
+  ElasticTrainer(elastic::ElasticWorkerOptions elastic_worker, TrainConfig config, ElasticSettings settings, RankStatus& status,
+                 std::optional<ModelAndData> own);
   // What a worker carries from one epoch of the job to the next, beside the model.
   struct ElasticState {
     std::int64_t step = 0;
     data::Progress progress;
-    std::int64_t evaluated = 0;  // epochs of the data that were evaluated
+    std::int64_t evaluated = 0;        // epochs of the data that were evaluated
+    std::int64_t optimizer_start = 0;  // as TrainLoop's
     optim::ScaleState scale;
     std::map<std::string, at::Tensor> optimizer;  // "parameter/state"; empty where it is sharded
     Shards shards;                                // where it is: what this rank has of it
@@ -62,9 +68,13 @@ class ElasticTrainer {
   void finish_pending_step(bool prepared_counts);
   void enter(const elastic::ElasticWorker::Begun& epoch);
   void open_loop(const elastic::ElasticWorker::Begun& epoch);
-  void refuse_other_settings();
+  void refuse_other_settings_and_data();
+  void ends_job_if_refused(const std::function<void()>& take);
+  std::optional<std::int64_t> restore_checkpoint();
   void compare_survivors(const elastic::ElasticWorker::Begun& epoch);
   void receive_state(const elastic::ElasticWorker::Begun& epoch);
+  ModelAndData open_model_and_data(std::optional<ModelAndData> own, bool coordinator_knows_shards);
+  void make_model_again();
   void rebuild_model();
   void transfer_before_leaving();
   void save_before_all_leave();
@@ -73,6 +83,7 @@ class ElasticTrainer {
   enum class Outcome { finished, changes };
   Outcome train();
   bool step();
+  void end_job_if_taken_over();
   void end_epoch_of_data();
   void finish();
   void save_as_last_worker(bool prepared_counts);
@@ -95,6 +106,7 @@ class ElasticTrainer {
   ModelAndData model_and_data_;
   std::unique_ptr<job::ElasticJob> job_;
   ElasticState elastic_state_;
+  std::string launched_job_;          // the job's name and launch: whose checkpoints they are
   checkpoint::Fence fence_;           // of the epoch that was entered last
   std::unique_ptr<Session> session_;  // stays after its epoch, until the next one says what becomes of the step under way
   std::vector<at::Tensor> buffers_;   // before the step under way: statistics move in forward
@@ -103,8 +115,10 @@ class ElasticTrainer {
   bool prepared_ = false;             // this rank is prepared to commit the step under way
   bool entered_ = false;              // the model has been on a communicator
   bool diverged_ = false;             // survivors of a change had different parameters
+  bool unusable_ = false;             // the checkpoints of the run: no worker could resume from them, or save
   bool on_disk_ = false;              // all leave, and have saved a checkpoint together
   bool lost_ = false;                 // and they could not
+  std::string why_lost_;              // .. write it; empty: it was not whole
   Shards received_;                   // from those that leave, in the epoch that ends
   ShardOrigins origins_;              // of a sharded state that was redistributed
   Evaluation test_;

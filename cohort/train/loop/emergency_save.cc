@@ -103,7 +103,8 @@ void EmergencySave::agree_on_step(TrainLoop& loop) {
   if (loop.step() < end.step) loop.finish_step_alone(end.decision);
 }
 
-checkpoint::Checkpoint EmergencySave::save(TrainLoop& loop, const std::function<void(checkpoint::Manifest&)>& describe, int keep) {
+checkpoint::Checkpoint EmergencySave::save(TrainLoop& loop, const std::function<void(checkpoint::Manifest&)>& describe,
+                                           const checkpoint::StoreOptions& options) {
   checkpoint::Snapshot made;
   describe(made.manifest);
   write_state(made, survivor_, loop);
@@ -115,7 +116,7 @@ checkpoint::Checkpoint EmergencySave::save(TrainLoop& loop, const std::function<
     sharded_save.folder = await_file("staging", survivors_.front());
     return checkpoint::contribute(sharded_save, made.manifest, made.files(), path).checkpoint;
   }
-  const checkpoint::Store store(folder_, {.keep = keep});
+  const checkpoint::Store store(folder_, options);
   checkpoint::StagingDirectory staging(checkpoint::staging_path(folder_, made.manifest.step));
   sharded_save.folder = staging.path();
   write_file_atomically(rendezvous_folder_ + "/staging", sharded_save.folder);

@@ -10,6 +10,7 @@
 #pragma once
 #include <functional>
 
+#include "cohort/checkpoint/store.h"
 #include "cohort/train/loop/state_io.h"
 
 namespace cohort::train {
@@ -32,8 +33,9 @@ std::int64_t new_rendezvous(const std::string& folder);
 class EmergencySave {
  public:
   EmergencySave(Survivor survivor, std::string folder, std::int64_t rendezvous);
-  void agree_on_step(TrainLoop& loop);                                                                                 // 1 and 2
-  checkpoint::Checkpoint save(TrainLoop& loop, const std::function<void(checkpoint::Manifest&)>& describe, int keep);  // 3
+  void agree_on_step(TrainLoop& loop);  // 1 and 2
+  checkpoint::Checkpoint save(TrainLoop& loop, const std::function<void(checkpoint::Manifest&)>& describe,
+                              const checkpoint::StoreOptions& store);  // 3
 
  private:
   std::string await_file(const std::string& name, int from) const;

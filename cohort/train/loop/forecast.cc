@@ -12,6 +12,8 @@
 #include "cohort/data/loader.h"
 #include "cohort/engine/bucket_plan.h"
 #include "cohort/engine/update.h"
+#include "cohort/nn/plugin.h"
+#include "cohort/nn/zoo.h"
 #include "cohort/optim/measure.h"
 #include "cohort/optim/optimizer.h"
 #include "cohort/plan/forecast/profile_model.h"
@@ -74,7 +76,7 @@ PassTimes time_passes(const optim::Optimizer& rule, const plan::ModelProfile& pr
 double time_data(const TrainConfig& config, const std::shared_ptr<const data::Dataset>& set) {
   if (config.data.threads > 0) return 0;  // made on other threads
   data::Transforms transforms;
-  if (set->form().input == data::Input::pixels) transforms = data::Transforms::parse(config.data.transforms, *set);
+  if (set->form().input != data::Input::tokens) transforms = data::Transforms::parse(config.data.transforms, *set);
   data::Loader loader(set, {.share = share_of(config, set->size(), 1, 0), .transforms = transforms, .threads = 0});
   return best_of([&] { loader.next(Deadline::in(kBatchPatience)); }) / config.data.accumulate;
 }
@@ -89,6 +91,8 @@ MicroBatch micro_batch_of(const TrainConfig& config, const data::Dataset* set, c
   if (set == nullptr) return micro_batch;
   micro_batch.sample = set->form().shape;
   micro_batch.next_tokens = set->form().next_tokens;
+  micro_batch.targets = set->form().targets;
+  micro_batch.loss = config.loss;
   return micro_batch;
 }
 
@@ -121,6 +125,19 @@ std::vector<std::string> ways_of(const TrainConfig& config, bool all) {
   return ways;
 }
 
+// Finds every kernel, so that they can be timed then. Kind::usage with both shapes for a model that does not take what the set gives.
+plan::ModelProfile first_profile(const std::string& model, const MicroBatch& micro_batch, const data::Dataset* set,
+                                 KernelTimings& kernels) {
+  try {
+    return plan::forecast::profile_model(model, micro_batch, "none", kernels);
+  } catch (const Failure&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (set == nullptr) throw;
+    refuse_misfit(plan::forecast::input_of(model, kernels), set->form(), model, error.what());
+  }
+}
+
 // Of the passes of the optimizer and of making a batch: timed here, or computed for the device of the options.
 void add_times(plan::PlanInput& input, const TrainConfig& config, const ForecastOptions& options, const optim::Optimizer& rule,
                const std::shared_ptr<const data::Dataset>& set) {
@@ -144,25 +161,27 @@ void add_times(plan::PlanInput& input, const TrainConfig& config, const Forecast
 
 plan::PlanInput gather_plan_input(const TrainConfig& config, const ForecastOptions& options) {
   at::set_num_threads(options.threads);
+  nn::load_plugins(config.plugins);
   plan::PlanInput plan_input{
       .model = config.model, .batch = config.data.batch, .accumulate = config.data.accumulate, .memory = options.memory};
   std::shared_ptr<const data::Dataset> set;
   try {
+    set_limits(config.data);
     set = data::open_dataset(config.data.train);
   } catch (const Failure& failure) {
     plan_input.notes.push_back(fmt::format("the model's own input is planned with, and making batches takes no time: {}", failure.what()));
   }
+  if (set) plan_input.model = nn::fit_spec(config.model, set->form()).spec;
   if (config.sync_batch_norm && options.ranks > 1)
     plan_input.notes.emplace_back("sync_batch_norm: its small exchanges, two for each norm and step, are not in the plan");
   if (!config.optim.frozen.empty())
     plan_input.notes.emplace_back("optim.frozen: frozen parameters are planned for as if they were trained");
   KernelTimings kernels(options.device);
-  const MicroBatch micro_batch = micro_batch_of(config, set.get(), plan::forecast::input_of(config.model, kernels));
-  const plan::ModelProfile first =
-      plan::forecast::profile_model(config.model, micro_batch, "none", kernels);  // finds every kernel; now they can be timed
+  const MicroBatch micro_batch = micro_batch_of(config, set.get(), plan::forecast::input_of(plan_input.model, kernels));
+  const plan::ModelProfile first = first_profile(plan_input.model, micro_batch, set.get(), kernels);
   for (int timing = 0; timing < kTimings; ++timing) kernels.remeasure_cold(working_set(first));
   for (const std::string& way : ways_of(config, options.all_ways))
-    plan_input.profiles.push_back(plan::forecast::profile_model(config.model, micro_batch, way, kernels));
+    plan_input.profiles.push_back(plan::forecast::profile_model(plan_input.model, micro_batch, way, kernels));
   plan_input.links = {.ranks = options.ranks, .cores = options.cores, .link_speed = options.link_speed, .constants = options.constants};
   plan_input.buckets = buckets_of(plan_input.profiles[0], config.engine);
   const int cores =

@@ -10,6 +10,7 @@
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/checkpoint/regular_file.h"
 
 namespace cohort::train {
 namespace {
@@ -27,8 +28,8 @@ std::unique_ptr<observe::HttpServer> listen(const observe::HttpRoutes& routes, i
 
 }  // namespace
 
-MetricOutputs::MetricOutputs(const TrainConfig& config, Rank rank, std::int64_t step)
-    : folder_(run_folder(config)), rank_(rank), step_(step), wants_events_(config.observe.tensorboard) {
+MetricOutputs::MetricOutputs(const TrainConfig& config, Rank rank, std::int64_t step, std::function<bool()> may_write)
+    : folder_(run_folder(config)), rank_(rank), step_(step), wants_events_(config.observe.tensorboard), may_write_(std::move(may_write)) {
   earlier_effort_.attempt([&] { read_earlier_lines(); });
   open_metrics();
   open_events();
@@ -38,7 +39,7 @@ MetricOutputs::MetricOutputs(const TrainConfig& config, Rank rank, std::int64_t 
 void MetricOutputs::read_earlier_lines() {
   const std::string path = folder_ + "/metrics.jsonl";
   if (std::error_code ignored; !std::filesystem::exists(path, ignored)) return;
-  const std::string text = read_file(path, kMostMetricsBytes);
+  const std::string text = checkpoint::read_regular_file(path, kMostMetricsBytes);  // at most a warning, never a wait for a FIFO's writer
   std::string kept;
   for (const auto line : split(text, '\n')) {
     auto fields = nlohmann::json::parse(line, nullptr, false);
@@ -49,7 +50,18 @@ void MetricOutputs::read_earlier_lines() {
   if (kept != text) shorter_ = std::move(kept);
 }
 
+// The files are another job's now: records that wait in memory are not written either.
+bool MetricOutputs::allowed() {
+  if (closed_ || !may_write_ || may_write_()) return !closed_;
+  closed_ = true;
+  metrics_.reset();
+  if (events_) events_->discard();
+  events_.reset();
+  return false;
+}
+
 bool MetricOutputs::open_metrics() {
+  if (!allowed()) return false;
   if (metrics_) return true;
   return metrics_effort_.attempt([&] {
     observe::make_folders(folder_);
@@ -61,7 +73,8 @@ bool MetricOutputs::open_metrics() {
 }
 
 bool MetricOutputs::open_events() {
-  if (!wants_events_ || events_) return wants_events_;
+  if (!wants_events_ || !allowed()) return false;
+  if (events_) return true;
   return events_effort_.attempt([&] {
     observe::EventOptions options;
     if (step_ > 0) options.resumes_at = step_;
@@ -109,16 +122,20 @@ void MetricOutputs::training(const TrainingPoint& p, bool scaled) {
 }
 
 void MetricOutputs::evaluation(const Evaluation& test, std::int64_t step, std::int64_t epoch) {
-  line({{"step", step}, {"epoch", epoch}, {"test_loss", test.loss}, {"test_accuracy", test.accuracy}});
+  std::vector<observe::Field> fields{{"step", step}, {"epoch", epoch}, {"test_loss", test.loss}};
+  for (const MetricValue& metric : test.metrics) fields.emplace_back("test_" + metric.name, metric.value);
+  line(fields);
   if (open_events()) {
     events_->scalar("test/loss", step, test.loss);
-    events_->scalar("test/accuracy", step, test.accuracy);
+    for (const MetricValue& metric : test.metrics) events_->scalar("test/" + metric.name, step, metric.value);
     events_->flush();
   }
-  registry_.gauge("cohort_test_accuracy", "share of the test set that is right").set(test.accuracy);
+  registry_.gauge("cohort_test_loss", "mean loss over the test set").set(test.loss);
+  for (const MetricValue& metric : test.metrics)
+    registry_.gauge("cohort_test_" + metric.name, fmt::format("mean {} over the test set", metric.name)).set(metric.value);
 }
 
-void MetricOutputs::line(std::initializer_list<observe::Field> fields) {
+void MetricOutputs::line(std::span<const observe::Field> fields) {
   if (open_metrics()) metrics_->write(fields);
 }
 
@@ -132,13 +149,13 @@ void MetricOutputs::rank_slow(const observe::StragglerDetector::Change& change) 
 }
 
 void MetricOutputs::histogram(const std::string& name, std::int64_t step, const at::Tensor& tensor) {
-  if (!events_) return;
+  if (!events_ || !allowed()) return;
   const at::Tensor values = tensor.detach().cpu().to(at::kFloat).contiguous();
   events_->histogram(name, step, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
 }
 
 void MetricOutputs::image(int number, const at::Tensor& picture) {
-  if (!events_) return;
+  if (!events_ || !allowed()) return;
   at::Tensor one = picture.detach().to(at::kFloat);
   one = ((one - one.min()) / (one.max() - one.min()).clamp_min(1e-6) * 255).to(at::kByte).permute({1, 2, 0}).contiguous();
   events_->image(fmt::format("images/{}", number), 0,
@@ -149,7 +166,7 @@ void MetricOutputs::image(int number, const at::Tensor& picture) {
 }
 
 void MetricOutputs::flush() {
-  if (events_) events_->flush();
+  if (events_ && allowed()) events_->flush();
 }
 
 }  // namespace cohort::train

@@ -5,10 +5,12 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,7 +32,8 @@ struct TrainingPoint {
 
 class MetricOutputs {
  public:
-  MetricOutputs(const TrainConfig& config, Rank rank, std::int64_t step);  // step: the one the run goes on from
+  // step: the one the run goes on from. may_write: asked before each record; once it says no, nothing is written any more.
+  MetricOutputs(const TrainConfig& config, Rank rank, std::int64_t step, std::function<bool()> may_write = nullptr);
 
   const std::vector<nlohmann::json>& earlier() const { return earlier_; }  // lines of metrics.jsonl that stay
   std::string url() const;                                                 // of the page for Prometheus; empty: there is none
@@ -40,13 +43,15 @@ class MetricOutputs {
   void evaluation(const Evaluation& test, std::int64_t step, std::int64_t epoch);
   void slow_ranks(std::size_t count);
   void rank_slow(const observe::StragglerDetector::Change& change);
-  void line(std::initializer_list<observe::Field> fields);
+  void line(std::span<const observe::Field> fields);
+  void line(std::initializer_list<observe::Field> fields) { line(std::span(fields.begin(), fields.size())); }
   void histogram(const std::string& name, std::int64_t step, const at::Tensor& values);
   void image(int number, const at::Tensor& picture);  // [1 or 3, h, w], any range
   void flush();
 
  private:
   void read_earlier_lines();
+  bool allowed();
   bool open_metrics();  // these two: whether it is open now
   bool open_events();
   void open_server(const std::string& title, int port);
@@ -55,6 +60,8 @@ class MetricOutputs {
   const Rank rank_;
   const std::int64_t step_;  // the run goes on from it
   const bool wants_events_;
+  const std::function<bool()> may_write_;
+  bool closed_ = false;  // it said no
   BestEffort earlier_effort_{"the curves before this start"};
   BestEffort metrics_effort_{"metrics.jsonl", "with the next record"};
   BestEffort events_effort_{"TensorBoard's events", "with the next record"};

@@ -10,10 +10,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cohort/base/file.h"
 #include "cohort/base/trace.h"
+#include "cohort/checkpoint/regular_file.h"
 #include "cohort/nn/unshard/unsharder.h"
 #include "cohort/observe/clocks.h"
 #include "cohort/observe/timeline.h"
@@ -21,23 +23,28 @@
 namespace cohort::train {
 namespace {
 
+constexpr std::size_t kMostConfigBytes = 64_MiB;
+
 double elapsed(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
 
 std::string rank_trace(const std::string& folder, int rank) { return fmt::format("{}/trace/rank{}.json", folder, rank); }
 
 }  // namespace
 
-RunLogger::RunLogger(collective::Communicator& comm, const TrainConfig& config, std::string config_text, const TrainLoop& loop)
+RunLogger::RunLogger(collective::Communicator& comm, const TrainConfig& config, std::string config_text, const TrainLoop& loop,
+                     std::function<bool()> may_write)
     : comm_(comm),
       config_(config),
       config_text_(std::move(config_text)),
       folder_(run_folder(config)),
       first_(comm.rank().value == 0),
-      scaled_(loop.scale().scales()) {
+      scaled_(loop.scale().scales()),
+      may_write_(std::move(may_write)),
+      curves_(loop.objective().metrics) {
   if (config.observe.trace) start_trace();
   if (!first_) return;
   write_settings();
-  outputs_ = std::make_unique<MetricOutputs>(config, comm.rank(), loop.step());
+  outputs_ = std::make_unique<MetricOutputs>(config, comm.rank(), loop.step(), may_write_);
   BestEffort("the curves before this start").attempt([&] {
     earlier_seconds_ = curves_.load(outputs_->earlier());
     stragglers_.load(outputs_->earlier());
@@ -49,19 +56,21 @@ RunLogger::RunLogger(collective::Communicator& comm, const TrainConfig& config, 
 void RunLogger::start_trace() {
   Trace::set_clock_offset(observe::clock_offset_to_first(comm_).offset_ns);
   BestEffort trace("this rank's trace");
-  if (Trace::on()) trace.attempt([] { Trace::stop(); });  // of the epoch of an elastic job before this one
+  if (Trace::on()) trace.attempt([&] { stop_trace(); });  // of the epoch of an elastic job before this one
   trace.attempt([&] {
-    observe::make_folders(folder_ + "/trace");
+    observe::make_folders(folder_);
+    open_folder_in(folder_, "trace");
     Trace::start(rank_trace(folder_, comm_.rank().value), comm_.rank());
   });
 }
 
 void RunLogger::write_settings() {
-  if (settings_written_) return;
+  if (settings_written_ || (may_write_ && !may_write_())) return;
   settings_written_ = settings_effort_.attempt([&] {
     observe::make_folders(folder_);
     const std::string path = folder_ + "/config.yaml";
-    if (!std::filesystem::exists(path) || read_file(path) != config_text_) write_file_atomically(path, config_text_);
+    if (!std::filesystem::exists(path) || checkpoint::read_regular_file(path, kMostConfigBytes) != config_text_)
+      write_file_atomically(path, config_text_);
   });
 }
 
@@ -183,11 +192,13 @@ void RunLogger::evaluated(const Evaluation& test, std::int64_t step, std::int64_
   if (!first_ || test.samples == 0) return;
   const double x = static_cast<double>(step), seconds = earlier_seconds_ + elapsed(start_);
   RunCurves::add(curves_.test_loss, x, test.loss, seconds);
-  RunCurves::add(curves_.accuracy, x, 100 * test.accuracy, seconds);
+  for (std::size_t k = 0; k < test.metrics.size(); ++k) curves_.add_metric(k, x, test.metrics[k].value, seconds);
   outputs_->evaluation(test, step, epoch);
   progress_->finish();
-  say(fmt::format("epoch {}: training loss {:.4f}, test loss {:.4f}, test accuracy {:.2f} %", epoch,
-                  curves_.loss.y.empty() ? 0.0 : curves_.loss.y.back(), test.loss, 100 * test.accuracy));
+  std::string line = fmt::format("epoch {}: training loss {:.4f}, test loss {:.4f}", epoch,
+                                 curves_.loss.y.empty() ? 0.0 : curves_.loss.y.back(), test.loss);
+  for (const MetricValue& metric : test.metrics) line += fmt::format(", test {} {}", metric.name, metric.text());
+  say(line);
 }
 
 void RunLogger::show_values(TrainLoop& loop, std::int64_t step) {
@@ -220,8 +231,13 @@ void RunLogger::compare_with_plan(const StepProfiler& profiler) {
   });
 }
 
+void RunLogger::stop_trace() {
+  refuse_in_place_of_folder(folder_ + "/trace");
+  Trace::stop();
+}
+
 std::string RunLogger::merge_traces() {
-  BestEffort("this rank's trace").attempt([] { Trace::stop(); });
+  BestEffort("this rank's trace").attempt([&] { stop_trace(); });
   comm_.barrier({.name = "traces are written"});
   if (!first_) return {};
   std::vector<std::string> files;

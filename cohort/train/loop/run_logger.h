@@ -3,6 +3,7 @@
 // Everything but the trace is rank 0's. Owner: Trainer. Threads: one. Failure: of the communicator only. What cannot be written or opened
 // is a warning, never the end of the run (best_effort.h): in an elastic job every rank 0 to come would fail the same way.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +18,9 @@ namespace cohort::train {
 
 class RunLogger {
  public:
-  RunLogger(collective::Communicator& comm, const TrainConfig& config, std::string config_text, const TrainLoop& loop);
+  // may_write: on rank 0, whether the run's folder still is this job's (CheckpointManager::may_write).
+  RunLogger(collective::Communicator& comm, const TrainConfig& config, std::string config_text, const TrainLoop& loop,
+            std::function<bool()> may_write = nullptr);
   ~RunLogger();
 
   void resumed(std::int64_t step, const TrainLoop& loop);  // says so, and whether anything is left to do
@@ -34,6 +37,7 @@ class RunLogger {
 
  private:
   void start_trace();  // collective
+  void stop_trace();
   void write_settings();
   void open_terminal();
   void record(std::int64_t step);  // a point of the curves, from the steps since the last one
@@ -47,6 +51,7 @@ class RunLogger {
   const std::string config_text_, folder_;
   const bool first_;   // rank 0
   const bool scaled_;  // the loss is
+  const std::function<bool()> may_write_;
   const Clock::time_point start_ = Clock::now();
   observe::PhaseSeconds phases_;
   BestEffort settings_effort_{"config.yaml", "at the next epoch"};

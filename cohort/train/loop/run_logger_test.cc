@@ -91,6 +91,20 @@ TEST(RunLogger, WritesWithTheNextEpochWhatCouldNotBeWrittenBefore) {
   EXPECT_TRUE(std::filesystem::exists(run.finish().report));
 }
 
+TEST(RunLogger, WritesThroughNoLinkThatStandsInPlaceOfAFolder) {
+  const TempDir scratch, elsewhere;
+  const std::string folder = scratch.file("run");
+  std::filesystem::create_directory(folder);
+  for (const char* name : {"trace", "tensorboard"}) std::filesystem::create_directory_symlink(elsewhere.path(), folder + "/" + name);
+  LoggedRun run(folder);
+  std::string said = run.begin();
+  said += run.train(0);
+  for (const char* what : {"trace", "tensorboard"})
+    EXPECT_EQ(lines_with(said, std::string("warning: .*/run/") + what + " is a symbolic link, .*training goes on without"), 1) << said;
+  EXPECT_TRUE(std::filesystem::exists(run.finish().report));
+  EXPECT_TRUE(std::filesystem::is_empty(elsewhere.path()));
+}
+
 TEST(RunLogger, ASecondStartInOneProcessStartsTheTraceAnew) {  // an elastic job after a change of its workers
   const TempDir scratch;
   LoggedRun run(scratch.file("run"));

@@ -14,13 +14,14 @@ namespace {
 
 observe::Report report_of(const TrainConfig& config, const RunSummary& summary, const RunCurves& curves, std::size_t ranks) {
   observe::Report report{.title = config.name, .subtitle = fmt::format("{} on {} ranks, {:.0f} s", config.model, ranks, summary.seconds)};
-  if (summary.test.samples > 0) report.highlights.push_back({"test accuracy", fmt::format("{:.2f} %", 100 * summary.test.accuracy)});
+  for (const MetricValue& metric : summary.test.metrics) report.highlights.push_back({"test " + metric.name, metric.text()});
   if (summary.samples_per_second > 0) report.highlights.push_back({"samples/s", fmt::format("{:.0f}", summary.samples_per_second)});
   report.highlights.push_back({"updates", fmt::format("{}", summary.steps - summary.skipped)});
   if (summary.skipped > 0 || summary.scale > 0) report.highlights.push_back({"steps left out", fmt::format("{}", summary.skipped)});
   if (!summary.slow.empty()) report.highlights.push_back({"slow ranks", summary.slow});
   report.charts.push_back({.title = "Loss", .series = {curves.loss, curves.test_loss}});
-  if (!curves.accuracy.x.empty()) report.charts.push_back({.title = "Test accuracy", .series = {curves.accuracy}, .unit = "%"});
+  for (const auto& [name, percent, series] : curves.metrics)
+    if (!series.x.empty()) report.charts.push_back({.title = "Test " + name, .series = {series}, .unit = percent ? "%" : ""});
   report.charts.push_back({.title = "Learning rate", .series = {curves.lr}});
   if (!curves.scale.x.empty()) report.charts.push_back({.title = "Loss scale", .series = {curves.scale}});
   report.charts.push_back({.title = "Speed", .series = {curves.rate}, .unit = "samples/s"});
@@ -28,6 +29,15 @@ observe::Report report_of(const TrainConfig& config, const RunSummary& summary, 
 }
 
 }  // namespace
+
+RunCurves::RunCurves(std::span<const nn::Metric> of) {
+  for (const nn::Metric& metric : of) metrics.push_back({metric.name, metric.percent, {"test " + metric.name, {}, {}, {}}});
+}
+
+void RunCurves::add_metric(std::size_t which, double step, double value, double seconds) {
+  MetricCurve& curve = metrics[which];
+  add(curve.series, step, curve.percent ? 100 * value : value, seconds);
+}
 
 void RunCurves::add(observe::Series& series, double step, double value, double seconds) {
   series.x.push_back(step);
@@ -39,12 +49,15 @@ double RunCurves::load(const std::vector<nlohmann::json>& lines) {
   const auto number = [](const nlohmann::json& line, const char* key) { return line.contains(key) && line[key].is_number(); };
   const double begin = lines.empty() || !number(lines.front(), "time") ? 0 : lines.front()["time"].get<double>();
   const std::pair<observe::Series&, const char*> all[] = {
-      {loss, "loss"}, {lr, "lr"}, {rate, "samples_per_s"}, {test_loss, "test_loss"}, {accuracy, "test_accuracy"}, {scale, "scale"}};
-  for (const auto& line : lines)
+      {loss, "loss"}, {lr, "lr"}, {rate, "samples_per_s"}, {test_loss, "test_loss"}, {scale, "scale"}};
+  for (const auto& line : lines) {
+    if (!number(line, "time")) continue;
+    const double step = line["step"].get<double>(), seconds = line["time"].get<double>() - begin;
     for (const auto& [series, key] : all)
-      if (number(line, key) && number(line, "time"))
-        add(series, line["step"].get<double>(), line[key].get<double>() * (&series == &accuracy ? 100 : 1),
-            line["time"].get<double>() - begin);
+      if (number(line, key)) add(series, step, line[key].get<double>(), seconds);
+    for (std::size_t k = 0; k < metrics.size(); ++k)
+      if (const auto key = "test_" + metrics[k].name; number(line, key.c_str())) add_metric(k, step, line[key].get<double>(), seconds);
+  }
   return !lines.empty() && number(lines.back(), "time") ? lines.back()["time"].get<double>() - begin : 0;
 }
 
@@ -72,7 +85,7 @@ std::string summary_text(const RunSummary& s) {
   const auto shares = s.phases.shares();
   observe::Table table{.columns = {{.name = "", .align = observe::Align::left}, {.name = ""}}};
   if (s.test.samples > 0) {
-    table.add({"test accuracy", fmt::format("{:.2f} %", 100 * s.test.accuracy)});
+    for (const MetricValue& metric : s.test.metrics) table.add({"test " + metric.name, metric.text()});
     table.add({"test loss", fmt::format("{:.4f}", s.test.loss)});
   }
   table.add({"training loss", fmt::format("{:.4f}", s.train_loss)});

@@ -22,14 +22,25 @@ struct RunSummary {
   std::int64_t skipped = 0;  // steps called off
   double scale = 0;          // of the loss, at the end; 0: it was not scaled
   bool saved = true;         // rank 0: the last checkpoint is on disk
+  std::string lost;          // otherwise: which updates, and what is kept
+  int rank = 0;              // of this process, at the end
   bool left = false;         // ended before its time: a rank was told to leave (Trainer::leave())
 };
 
 // Over steps, with the seconds since the run began.
 struct RunCurves {
   observe::Series loss{"training loss", {}, {}, {}}, rate{"samples/s", {}, {}, {}}, lr{"learning rate", {}, {}, {}},
-      scale{"loss scale", {}, {}, {}}, test_loss{"test loss", {}, {}, {}}, accuracy{"test accuracy", {}, {}, {}};
+      scale{"loss scale", {}, {}, {}}, test_loss{"test loss", {}, {}, {}};
+  struct MetricCurve {
+    std::string name;
+    bool percent;
+    observe::Series series;
+  };
+  std::vector<MetricCurve> metrics;  // of the evaluations
 
+  RunCurves() = default;
+  explicit RunCurves(std::span<const nn::Metric> of);
+  void add_metric(std::size_t which, double step, double value, double seconds);
   static void add(observe::Series& series, double step, double value, double seconds);
   // From the lines of metrics.jsonl of a run that is resumed: curves begin where the run did. Returns the seconds they cover; the time
   // between two starts counts for neither.

@@ -5,11 +5,15 @@
 #include <string>
 
 #include "cohort/collective/communicator.h"
+#include "cohort/train/loop/model_and_data.h"
 
 namespace cohort::train {
 
 // yaml: as Config writes it, two spaces a level. On every rank alike: each of them throws.
 void check_same_settings(collective::Communicator& comm, const std::string& yaml);
+
+// The same of a model and data that the program made itself: names and shapes of tensors, sizes and forms of data sets, metrics.
+void check_same_model(collective::Communicator& comm, const ModelAndData& own);
 
 // "data.batch is 32 on rank 0 but 64 on rank 1", or nothing where the two are the same.
 std::string difference_of_settings(const std::string& first, const std::string& other, int other_rank);

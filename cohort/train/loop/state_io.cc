@@ -1,10 +1,12 @@
 #include "cohort/train/loop/state_io.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 
+#include "cohort/engine/tensor_file.h"
 #include "cohort/job/run_on_all.h"
 #include "cohort/nn/tensor.h"
 #include "cohort/train/loop/via_host.h"
@@ -14,42 +16,33 @@ namespace {
 
 using checkpoint::Contents;
 
-checkpoint::Dtype dtype_of(const at::Tensor& t) {
-  switch (t.scalar_type()) {
-    case at::kFloat: return checkpoint::Dtype::f32;
-    case at::kDouble: return checkpoint::Dtype::f64;
-    case at::kLong: return checkpoint::Dtype::i64;
-    case at::kInt: return checkpoint::Dtype::i32;
-    case at::kHalf: return checkpoint::Dtype::f16;
-    case at::kBFloat16: return checkpoint::Dtype::bf16;
-    case at::kBool: return checkpoint::Dtype::boolean;
-    case at::kByte: return checkpoint::Dtype::u8;
-    default: throw_failure(Kind::usage, "a tensor of type {} cannot be saved", c10::toString(t.scalar_type()));
+using engine::read_run, engine::run_view, engine::whole_view;
+
+// Another architecture: the first tensor that only one of the two has, or that has another shape.
+void check_model(const Contents& from, TrainLoop& loop, const std::set<std::string>& sharded) {
+  std::set<std::string> mine;
+  const auto refuse = [&](const std::string& why) {
+    const auto& texts = from.checkpoint().manifest.texts;
+    const auto model = texts.find("model");
+    throw_failure(Kind::usage,
+                  "the run cannot resume from {}: it was made with model '{}', which is another one: {}; restore `model`, take another "
+                  "`out`, or begin anew with checkpoint.resume=never",
+                  from.checkpoint().path, model == texts.end() ? "?" : model->second, why);
+  };
+  for (const auto& [name, t] : model_tensors(loop.model())) {
+    mine.insert(name);
+    const auto* stored = from.find(kModelGroup, name);
+    if (stored == nullptr) refuse(fmt::format("it has no {}", name));
+    if (!sharded.contains(name) && !std::equal(stored->shape.begin(), stored->shape.end(), t.sizes().begin(), t.sizes().end()))
+      refuse(fmt::format("its {} is of [{}], this run's of [{}]", name, fmt::join(stored->shape, ", "), fmt::join(t.sizes(), ", ")));
   }
+  for (const auto& stored : from.tensors())
+    if (stored.group == kModelGroup && !mine.contains(stored.name)) refuse(fmt::format("this run's has no {}", stored.name));
 }
 
-ConstBytes bytes_of(const at::Tensor& t) { return {static_cast<const std::byte*>(t.data_ptr()), t.nbytes()}; }
-checkpoint::Shape shape_of(at::IntArrayRef sizes) { return {sizes.begin(), sizes.end()}; }
-
-checkpoint::TensorView whole(const std::string& name, const at::Tensor& t) { return {name, dtype_of(t), shape_of(t.sizes()), bytes_of(t)}; }
-
-checkpoint::TensorView run(const std::string& name, at::IntArrayRef sizes, std::int64_t first, std::int64_t count, const at::Tensor& flat) {
-  const checkpoint::PartOf of{name, shape_of(sizes), static_cast<std::uint64_t>(first)};
-  const bool all = count == c10::multiply_integers(sizes);
-  return {checkpoint::piece_name(of, static_cast<std::uint64_t>(count)), dtype_of(flat), all ? of.shape : checkpoint::Shape{count},
-          bytes_of(flat), of};
-}
-
-// The tensor may be on a GPU: then through a copy on the host.
-void read_run(const Contents& from, const char* group, const std::string& name, at::IntArrayRef sizes, std::int64_t first,
-              const at::Tensor& t) {
-  const auto& stored = from.at(group, name);
-  if (!std::equal(stored.shape.begin(), stored.shape.end(), sizes.begin(), sizes.end()) || stored.dtype != dtype_of(t))
-    throw_failure(Kind::usage, "the checkpoint's {} does not fit the model's: another model or another data type was trained", name);
-  const at::Tensor here = t.cpu();
-  from.read(stored, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(here.numel()),
-            {static_cast<std::byte*>(here.data_ptr()), here.nbytes()});
-  if (!t.device().is_cpu()) t.copy_(here);
+// Whether the state is to be read.
+bool wanted(const Contents& from, const std::string& parameter, const std::string& state, StateToRead which) {
+  return which == StateToRead::all || (which == StateToRead::fitting && from.find(kOptimizerGroup, parameter + "/" + state) != nullptr);
 }
 
 void check_state(const Contents& from, const std::string& parameter, const std::string& state, const std::string& mine) {
@@ -57,9 +50,9 @@ void check_state(const Contents& from, const std::string& parameter, const std::
   const auto& texts = from.checkpoint().manifest.texts;
   const auto rule = texts.find("optimizer");
   throw_failure(Kind::usage,
-                "checkpoint {} was trained with {} and has no {} of {}, which {} needs: take the same rule, another `out`, or "
-                "checkpoint.resume=never",
-                from.checkpoint().path, rule == texts.end() ? "another rule" : rule->second, state, parameter, mine);
+                "checkpoint {} was trained with {} and has no {} of {}, which {} needs: take the same rule and optim.frozen, say "
+                "checkpoint.allow={} to begin with it anew, or checkpoint.resume=never",
+                from.checkpoint().path, rule == texts.end() ? "another rule" : rule->second, state, parameter, mine, kAllowOptimizer);
 }
 
 nn::NamedTensors replicated_tensors(TrainLoop& loop, const std::set<std::string>& sharded) {
@@ -69,12 +62,12 @@ nn::NamedTensors replicated_tensors(TrainLoop& loop, const std::set<std::string>
 }
 
 // This rank's runs of what is sharded.
-void read_shards(const Contents& from, TrainLoop& loop) {
+void read_shards(const Contents& from, TrainLoop& loop, StateToRead of_optimizer) {
   auto& engine = loop.engine();
   engine.each_shard(
       [&](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first, std::int64_t, const at::Tensor& flat) {
         if (state.empty() && engine.shards_parameters()) read_run(from, kModelGroup, p, sizes, first, flat);
-        if (state.empty()) return;
+        if (state.empty() || !wanted(from, p, state, of_optimizer)) return;
         check_state(from, p, state, engine.rule()->spec());
         read_run(from, kOptimizerGroup, p + "/" + state, sizes, first, flat);
       });
@@ -110,11 +103,11 @@ void write_state(checkpoint::Snapshot& into, collective::Communicator& comm, Tra
   };
   const auto model = file(kModelGroup, engine.shards_parameters()), optimizer = file(kOptimizerGroup, engine.shards_state());
   if (rank == 0)
-    for (const auto& [name, t] : replicated_tensors(loop, sharded)) into.add(model, whole(name, t.detach().cpu()));
+    for (const auto& [name, t] : replicated_tensors(loop, sharded)) into.add(model, whole_view(name, t.detach().cpu()));
   engine.each_shard([&](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first, std::int64_t count,
                         const at::Tensor& flat) {
-    if (!state.empty()) into.add(optimizer, run(p + "/" + state, sizes, first, count, flat));
-    if (state.empty() && engine.shards_parameters()) into.add(model, run(p, sizes, first, count, flat));
+    if (!state.empty()) into.add(optimizer, run_view(p + "/" + state, sizes, first, count, flat));
+    if (state.empty() && engine.shards_parameters()) into.add(model, run_view(p, sizes, first, count, flat));
   });
   if (rank == 0 || engine.shards_parameters()) into.set_metadata(model, {{"format", "pt"}, {"model", into.manifest.texts["model"]}});
   if (rank == 0 || engine.shards_state()) into.set_metadata(optimizer, {{"rule", engine.rule()->spec()}});
@@ -128,7 +121,7 @@ void write_state(checkpoint::Snapshot& into, const Survivor& survivor, TrainLoop
     return [&into, &survivor, rank](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first,
                                     std::int64_t count, const at::Tensor& flat) {
       const auto file = checkpoint::shard_file(state.empty() ? kModelGroup : kOptimizerGroup, rank, survivor.ranks);
-      into.add(file, run(state.empty() ? p : p + "/" + state, sizes, first, count, flat));
+      into.add(file, run_view(state.empty() ? p : p + "/" + state, sizes, first, count, flat));
     };
   };
   engine.each_shard(write(survivor.rank));
@@ -136,11 +129,11 @@ void write_state(checkpoint::Snapshot& into, const Survivor& survivor, TrainLoop
   if (!survivor.writes_common) return;
   for (const auto& name : engine.trained()) trained.insert(name);
   for (const auto& [name, t] : replicated_tensors(loop, trained))
-    into.add(checkpoint::shard_file(kModelGroup, survivor.rank, survivor.ranks), whole(name, t.detach().cpu()));
+    into.add(checkpoint::shard_file(kModelGroup, survivor.rank, survivor.ranks), whole_view(name, t.detach().cpu()));
 }
 
-void read_state(const checkpoint::Checkpoint& found, collective::Communicator& comm, TrainLoop& loop,
-                const std::set<std::string>& sharded) {
+void read_state(const checkpoint::Checkpoint& found, collective::Communicator& comm, TrainLoop& loop, const std::set<std::string>& sharded,
+                StateToRead of_optimizer) {
   auto& engine = loop.engine();
   const auto replicated = replicated_tensors(loop, sharded);
   const auto states = [&](const auto& visit) {
@@ -149,11 +142,12 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
   job::run_on_all(comm, "tensors of the checkpoint", [&] {
     if (comm.rank().value != 0 && !engine.shards_state()) return;
     const Contents from(found);
-    if (engine.shards_state()) read_shards(from, loop);
+    if (comm.rank().value == 0) check_model(from, loop, sharded);
+    if (engine.shards_state()) read_shards(from, loop, of_optimizer);
     if (comm.rank().value != 0) return;
     for (const auto& [name, t] : replicated) read_run(from, kModelGroup, name, t.sizes(), 0, t.detach());
     states([&](const std::string& p, const std::string& state, const at::Tensor& t) {
-      if (t.numel() == 0) return;  // this rank owns none of it
+      if (t.numel() == 0 || !wanted(from, p, state, of_optimizer)) return;  // none: this rank owns none of it
       check_state(from, p, state, engine.rule()->spec());
       read_run(from, kOptimizerGroup, p + "/" + state, t.sizes(), 0, t);
     });

@@ -9,12 +9,13 @@
 
 #include "cohort/checkpoint/contents.h"
 #include "cohort/checkpoint/snapshot.h"
+#include "cohort/engine/tensor_file.h"
 #include "cohort/train/loop/train_loop.h"
+#include "cohort/train/resume.h"
 
 namespace cohort::train {
 
-inline constexpr const char* kModelGroup = "model";          // parameters and buffers: loads anywhere
-inline constexpr const char* kOptimizerGroup = "optimizer";  // "<parameter>/<state>"
+using engine::kModelGroup, engine::kOptimizerGroup;
 
 nn::NamedTensors model_tensors(const nn::Model& model);  // parameters, then buffers
 
@@ -33,8 +34,9 @@ struct Survivor {
 void write_state(checkpoint::Snapshot& into, const Survivor& survivor, TrainLoop& loop);
 
 // Everything from the checkpoint into model and engine. Collective; rank 0's `found` is read where tensors are whole, else every rank's
-// own.
-void read_state(const checkpoint::Checkpoint& found, collective::Communicator& comm, TrainLoop& loop, const std::set<std::string>& sharded);
+// own. of_optimizer: what of its state is read; the rest stays as it is.
+void read_state(const checkpoint::Checkpoint& found, collective::Communicator& comm, TrainLoop& loop, const std::set<std::string>& sharded,
+                StateToRead of_optimizer = StateToRead::all);
 
 // Parameters and buffers of a model from a checkpoint of any layout: for predictions.
 void load_model(const nn::Model& model, const checkpoint::Checkpoint& found);

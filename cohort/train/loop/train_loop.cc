@@ -1,22 +1,26 @@
 #include "cohort/train/loop/train_loop.h"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
 #include "cohort/base/trace.h"
 #include "cohort/collective/shared/wait_timer.h"
 #include "cohort/job/run_on_all.h"
 #include "cohort/nn/autocast.h"
 #include "cohort/nn/batch.h"
-#include "cohort/nn/loss.h"
 #include "cohort/nn/sync_batch_norm.h"
 #include "cohort/nn/tensor.h"
 #include "cohort/train/loop/replicas.h"
+#include "cohort/train/loop/same_data.h"
 #include "cohort/train/loop/tuner.h"
 #include "cohort/train/loop/via_host.h"
 
@@ -40,6 +44,7 @@ ModelAndData load_on_all(collective::Communicator& comm, const TrainConfig& conf
     data::steps_of(
         share_of(config, model_and_data->train->size(), comm.size(), comm.rank().value));  // throws for a share that is not possible
   });
+  check_same_data(comm, *model_and_data, config);
   return std::move(*model_and_data);
 }
 
@@ -55,12 +60,16 @@ TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, 
       status_(status),
       cores_(ranks_here > cores ? std::optional<CoreWait>(std::in_place) : std::nullopt),
       model_(std::move(m.model)),
+      model_spec_(m.name),
+      from_data_(m.from_data),
       schedule_(optim::Schedule::parse(config.optim.schedule)),
       scale_(optim::LossScale::parse(loss_scale_spec(config))),
       non_finite_(config.max_skipped_steps, scale_.dynamic()),
       train_(std::move(m.train)),
       test_(std::move(m.test)),
       transforms_(std::move(m.transforms)),
+      objective_(nn::complete(std::move(m.objective), train_->form(), config.loss, config.optim.label_smoothing)),
+      counts_each_(m.counts_each > 0 ? m.counts_each : static_cast<double>(std::max<std::int64_t>(1, train_->form().labels()))),
       recomputing_(plan_recompute(comm, config, model_)) {
   model_.wrap_blocks(recomputing_.wrapper);
   if (config.sync_batch_norm) {
@@ -135,27 +144,26 @@ void TrainLoop::open_loader() {
 
 double TrainLoop::compute(const data::Batch& batch) {
   const nn::Tensors all = on_device(batch);
-  const auto labels_each = static_cast<double>(std::max<std::int64_t>(1, train_->form().labels()));
   const auto divisor = static_cast<double>(engine_->averages() ? std::max<std::int64_t>(1, batch.count) : batch.global_count);
   double sum = 0;
   const int micro_batches = config_.data.accumulate;
   for (int k = 0; k < micro_batches; ++k) {
     const std::int64_t first = batch.count * k / micro_batches, last = batch.count * (k + 1) / micro_batches;
-    engine_->begin(
-        {.step = step_ + 1 - scale_.skipped(), .lr = schedule_.lr(step_, total_, base_lr_, comm_.size()), .grad_scale = 1 / scale_.value()},
-        k + 1 == micro_batches);
+    engine_->begin({.step = step_ + 1 - scale_.skipped() - optimizer_start_,
+                    .lr = schedule_.lr(step_, total_, base_lr_, comm_.size()),
+                    .grad_scale = 1 / scale_.value()},
+                   k + 1 == micro_batches);
     // The end of an epoch: other ranks have samples, this one none. It takes part where they need its statistics or parameters.
     if (first == last && !norm_comm_ && !engine_->shards_parameters()) continue;
     const Span span{"forward and backward"};
-    const at::Tensor logits = forward(all.inputs.narrow(0, first, last - first));
-    const nn::Loss loss =
-        nn::loss_of(logits, all.labels.narrow(0, first, last - first), {.label_smoothing = config_.optim.label_smoothing});
+    const at::Tensor outputs = forward(all.inputs.narrow(0, first, last - first));
+    const nn::Loss loss = objective_.loss(outputs, all.labels.narrow(0, first, last - first));
     if (profiler_ != nullptr) profiler_->end_forward();
-    const at::Tensor mean = loss.value / (divisor * labels_each);
+    const at::Tensor mean = loss.value / (divisor * counts_each_);
     (scale_.scales() ? mean * scale_.value() : mean).backward();
     sum += loss.value.item<double>();
   }
-  return sum / labels_each;
+  return sum / counts_each_;
 }
 
 nn::Tensors TrainLoop::on_device(const data::Batch& batch) const {
@@ -204,7 +212,7 @@ StepResult TrainLoop::train_step() {
   result.phases[observe::Phase::wait] = wait;
   result.phases[observe::Phase::communicate] = exchange - wait;
   result.samples = static_cast<double>(batch.global_count);
-  result.loss = result.verdict.sums[0] / result.samples;
+  result.loss = last_loss_ = result.verdict.sums[0] / result.samples;
   result.paces.assign(result.verdict.sums.begin() + 1, result.verdict.sums.end() - 1);
   result.leaves = result.verdict.sums.back() > 0;
   result.scale = scale_.value();
@@ -290,20 +298,38 @@ Evaluation TrainLoop::evaluate() {
                               .transforms = transforms_.for_evaluation(),
                               .epochs = 1,
                               .threads = config_.data.threads});
-  double sums[] = {0, 0, 0};
+  std::vector<double> sums(2 + objective_.metrics.size());  // the loss, the metrics, what was counted
   for (std::int64_t i = loader.steps(0); i > 0; --i) {
     const data::Batch batch = loader.next(Deadline::in(kDataTimeout));
     if (batch.count == 0 && !engine_->shards_parameters()) continue;
     const nn::Tensors t = on_device(batch);
-    const at::Tensor logits = model_.forward(t.inputs);
-    const nn::Loss loss = nn::loss_of(logits, t.labels);
-    sums[0] += loss.value.item<double>();
-    sums[1] += static_cast<double>(nn::correct(logits, t.labels));
-    sums[2] += static_cast<double>(loss.count);
+    const at::Tensor outputs = model_.forward(t.inputs);
+    const nn::Loss loss = objective_.evaluation_loss(outputs, t.labels);
+    sums.front() += loss.value.item<double>();
+    for (std::size_t k = 0; k < objective_.metrics.size(); ++k) sums[1 + k] += objective_.metrics[k].sum(outputs, t.labels);
+    sums.back() += static_cast<double>(loss.count);
   }
   comm_.all_reduce(collective::piece(std::span<double>(sums)), collective::Op::sum, {.name = "evaluation"});
   model_.train(true);
-  return {sums[0] / sums[2], sums[1] / sums[2], static_cast<std::int64_t>(sums[2])};
+  Evaluation result{.loss = sums.front() / sums.back(), .metrics = {}, .samples = static_cast<std::int64_t>(sums.back())};
+  for (std::size_t k = 0; k < objective_.metrics.size(); ++k) {
+    const nn::Metric& metric = objective_.metrics[k];
+    const double mean = sums[1 + k] / sums.back();
+    result.metrics.push_back({metric.name, metric.root ? std::sqrt(mean) : mean, metric.percent});
+  }
+  return result;
+}
+
+std::string MetricValue::text() const { return percent ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value); }
+
+double Evaluation::metric(std::string_view name) const {
+  std::vector<std::string_view> known;
+  for (const MetricValue& one : metrics) {
+    if (one.name == name) return one.value;
+    known.emplace_back(one.name);
+  }
+  if (samples == 0) throw_failure(Kind::usage, "there is no metric '{}': nothing was evaluated (no test set)", name);
+  throw_unknown("metric", name, known);
 }
 
 }  // namespace cohort::train

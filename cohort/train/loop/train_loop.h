@@ -39,9 +39,18 @@ struct StepResult {
   bool leaves = false;  // some rank was told to leave (TrainLoop::leave()); likewise
 };
 
+struct MetricValue {
+  std::string name;
+  double value = 0;
+  bool percent = false;      // 0.912 is shown as 91.20 %
+  std::string text() const;  // "91.20 %", "0.1234"
+};
+
 struct Evaluation {
-  double loss = 0, accuracy = 0;  // exact, over the whole set
-  std::int64_t samples = 0;
+  double loss = 0;                             // a mean over the whole set, exact, as the metrics
+  std::vector<MetricValue> metrics;            // in the order of the objective
+  std::int64_t samples = 0;                    // what the loss counted
+  double metric(std::string_view name) const;  // Kind::usage naming those that there are
 };
 
 class TrainLoop {
@@ -59,9 +68,13 @@ class TrainLoop {
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   std::int64_t steps_of_epoch(std::int64_t epoch) const;  // of the epoch that another number of ranks began: what was left
   bool done() const { return step_ >= total_; }
+  double last_loss() const { return last_loss_; }  // of the last step here: the mean over the samples of all ranks; 0 before the first
   // Before the first step: `step` updates were made, and `samples` of the epoch are gone. When they are no whole number of this run's steps
   // (another number of ranks, another batch) the rest of the epoch is rebalanced.
   void start_at(std::int64_t epoch, std::int64_t samples, std::int64_t step);
+  // So many updates were made before the optimizer's state began: it was dropped there, and its own count of updates with it.
+  void set_optimizer_start(std::int64_t updates) { optimizer_start_ = updates; }
+  std::int64_t optimizer_start() const { return optimizer_start_; }
 
   StepResult train_step();
   void leave() noexcept { leaves_ = true; }  // from any thread: all ranks learn of it by the vote of a step, this one or the next
@@ -89,7 +102,11 @@ class TrainLoop {
   void profile_with(StepProfiler* profiler) { profiler_ = profiler; }  // borrowed for the run; none: nothing is measured
 
   nn::Model& model() { return model_; }
+  const std::string& model_spec() const { return model_spec_; }  // with the parameters that the data set decided ..
+  const std::string& from_data() const { return from_data_; }    // .. which are these; empty: none
+  const nn::Objective& objective() const { return objective_; }
   const data::Form& form() const { return train_->form(); }
+  const data::Fingerprint& data_fingerprint() const { return train_->fingerprint(); }  // of the training set
   const data::Transforms& transforms() const { return transforms_; }
   engine::Engine& engine() { return *engine_; }
   optim::LossScale& scale() { return scale_; }
@@ -117,6 +134,7 @@ class TrainLoop {
   const std::optional<CoreWait> cores_;                  // where ranks share cores: the time without a core is not a rank's own
   std::unique_ptr<collective::Communicator> norm_comm_;  // of SyncBatchNorm, if it is on
   nn::Model model_;
+  const std::string model_spec_, from_data_;
   c10::Device device_{c10::kCPU};  // of the model
   std::string groups_, tuning_;
   double base_lr_ = 0;
@@ -126,16 +144,19 @@ class TrainLoop {
   NonFiniteSteps non_finite_;
   std::shared_ptr<const data::Dataset> train_, test_;
   data::Transforms transforms_;
+  const nn::Objective objective_;
+  const double counts_each_;  // what the loss counts for a sample
   const RecomputePlan recomputing_;
   std::unique_ptr<data::Loader> loader_;
-  std::int64_t steps_per_epoch_ = 0, total_ = 0, step_ = 0;
+  std::int64_t steps_per_epoch_ = 0, total_ = 0, step_ = 0, optimizer_start_ = 0;
   data::Position position_;
   std::optional<data::Position> pending_position_;  // the step whose gradients are computed, until it is counted
   std::int64_t first_epoch_ = 0, first_ = 0;        // samples of that epoch that were gone before its step 0
   StepProfiler* profiler_ = nullptr;
   std::atomic<bool> leaves_{false};
-  bool warm_ = false;              // a step was made
-  bool buffers_equal_ = true;      // on all ranks
+  bool warm_ = false;          // a step was made
+  bool buffers_equal_ = true;  // on all ranks
+  double last_loss_ = 0;
   std::int64_t compared_ = -1;     // the step after which replicas were compared last ..
   bool compared_buffers_ = false;  // .. with the buffers
   bool diverged_ = false;          // they were not the same, or training came to no end

@@ -12,6 +12,7 @@
 #include "cohort/base/text.h"
 #include "cohort/job/run_on_all.h"
 #include "cohort/train/loop/replicas.h"
+#include "cohort/train/loop/same_data.h"
 #include "cohort/train/loop/same_settings.h"
 
 namespace cohort::train {
@@ -41,23 +42,50 @@ std::string shared_yaml(TrainConfig config) {
   return bare_yaml(config);
 }
 
+namespace {
+
+int cores_here() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+TrainConfig with_threads(TrainConfig config, const Job& job) {
+  if (config.threads == 0) config.threads = job.suggested_threads();
+  return config;
+}
+
+}  // namespace
+
 Trainer::Trainer(Job& job, TrainConfig config, RankStatus* status)
-    : Trainer(
-          job.comm(),
-          [&] {
-            if (config.threads == 0) config.threads = job.suggested_threads();
-            return std::move(config);
-          }(),
-          std::max(1, static_cast<int>(std::thread::hardware_concurrency())), job.local_size(), status) {}
+    : Trainer(job.comm(), with_threads(std::move(config), job), cores_here(), job.local_size(), std::nullopt, status) {}
 
 Trainer::Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, RankStatus* status)
-    : status_(status != nullptr ? *status : own_status_), comm_(comm), observed_(comm, status_), config_(std::move(config)) {
+    : Trainer(comm, std::move(config), cores, ranks_here, std::nullopt, status) {}
+
+Trainer::Trainer(Job& job, TrainConfig config, ModelAndData own, RankStatus* status)
+    : Trainer(job.comm(), with_threads(std::move(config), job), cores_here(), job.local_size(), std::optional(std::move(own)), status) {}
+
+Trainer::Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, ModelAndData own, RankStatus* status)
+    : Trainer(comm, std::move(config), cores, ranks_here, std::optional(std::move(own)), status) {}
+
+Trainer::Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, std::optional<ModelAndData> own,
+                 RankStatus* status)
+    : status_(status != nullptr ? *status : own_status_),
+      comm_(comm),
+      observed_(comm, status_),
+      config_(own ? settings_for(std::move(config), *own) : std::move(config)) {
   check(config_);
   if (config_.threads > 0) at::set_num_threads(config_.threads);
   config_text_ = bare_yaml(config_);
   check_same_settings(comm_, shared_yaml(config_));
   status_.set_phase("opening model and data");
-  loop_ = std::make_unique<TrainLoop>(comm_, config_, cores, ranks_here, status_);
+  if (own) {
+    job::run_on_all(comm_, "model and data", [&] {
+      prepare(*own, config_);
+      data::steps_of(share_of(config_, own->train->size(), comm_.size(), comm_.rank().value));
+    });
+    check_same_model(comm_, *own);
+    check_same_data(comm_, *own, config_);
+  }
+  loop_ = own ? std::make_unique<TrainLoop>(comm_, config_, cores, ranks_here, status_, *std::move(own))
+              : std::make_unique<TrainLoop>(comm_, config_, cores, ranks_here, status_);
   job::run_on_all(comm_, "folder of the run", [&] {  // only now: settings that are refused leave nothing behind
     if (comm_.rank().value != 0) return;
     make_folder(run_folder(config_));
@@ -72,15 +100,19 @@ RunSummary Trainer::run() {
   job::run_on_all(comm_, "settings of the run", [&] {
     if (comm_.rank().value == 0 && !resumed) write_file_atomically(run_folder(config_) + "/config.yaml", config_text_);
   });
-  RunLogger logger(comm_, config_, config_text_, *loop_);
-  logger.say(fmt::format("{}: {} parameters ({}), {} ranks x {} samples, {} updates", config_.model, loop_->model().parameter_count(),
+  RunLogger logger(comm_, config_, config_text_, *loop_, [&] { return checkpoints.may_write(); });
+  logger.say(fmt::format("{}: {} parameters ({}), {} ranks x {} samples, {} updates", loop_->model_spec(), loop_->model().parameter_count(),
                          loop_->groups(), comm_.size(), config_.data.batch * config_.data.accumulate, loop_->total_steps()));
-  logger.say(loop_->tuning().empty() ? loop_->engine().lanes().why : loop_->tuning());
+  if (!loop_->from_data().empty()) logger.say(fmt::format("model: {} as in data.train", loop_->from_data()));
+  const engine::LaneChoice& lanes = loop_->engine().lanes();
+  const auto when = fmt::format("gradients are reduced {} backward (engine.lanes): {}", lanes.lanes > 0 ? "beside" : "after", lanes.why);
+  logger.say(loop_->tuning().empty() ? when : loop_->tuning());
   if (config_.precision != Precision::fp32 || loop_->scale().scales())
     logger.say(fmt::format("computes in {}, loss scale {}", name_of(config_.precision), loop_->scale().spec()));
   if (!loop_->recomputing().empty()) logger.say(loop_->recomputing());
   if (config_.check_replicas > 0 && comm_.size() > 1 && !loop_->has_replicas()) logger.say(kNothingToCompare);
   if (resumed) logger.resumed(*resumed, *loop_);
+  if (const std::string changes = checkpoints.changes(); !changes.empty()) logger.say(changes);
   if (loop_->step() == 0) logger.show_images(loop_->first_inputs(config_.observe.images));
   Evaluation test;
   std::optional<StepProfiler> profiler;
@@ -98,10 +130,13 @@ RunSummary Trainer::run() {
   loop_->profile_with(nullptr);
   if (profiler && !leaves_) logger.compare_with_plan(*profiler);
   if (test.samples == 0 && !leaves_) test = loop_->evaluate();
+  checkpoints.refuse_if_taken_over(&comm_);
   save_and_wait(checkpoints);
+  checkpoints.refuse_if_taken_over(&comm_);
   status_.set_phase("writing the report");
   RunSummary summary = logger.finish(test, *loop_);
   summary.saved = checkpoints.saved();
+  if (!summary.saved) summary.lost = checkpoints.lost_text();
   summary.left = leaves_;
   return summary;
 }
@@ -113,7 +148,9 @@ void Trainer::train_epoch(RunLogger& logger, CheckpointManager& checkpoints, Eva
   const auto each = loop_->steps_per_epoch();
   logger.epoch_starts(epoch, epoch + 1 + (later + each - 1) / each, done, std::min(steps, done + left));
   while (!loop_->done() && loop_->position().epoch == epoch) {
+    if (checkpoints.taken_over()) loop_->leave();  // no rank's step may be left half done
     const StepResult result = loop_->train_step();
+    if (result.leaves) checkpoints.refuse_if_taken_over(&comm_);
     if (after_step_) after_step_(*loop_);
     loop_->compare_replicas_if_due();
     const bool ended = loop_->position().epoch != epoch;

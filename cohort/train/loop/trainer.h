@@ -2,6 +2,7 @@
 //   cohort::Job job = cohort::init();
 //   cohort::TrainConfig config;  config.model = "cnn";  config.epochs = 3;
 //   cohort::RunSummary summary = cohort::Trainer(job, config).run();        // collective: every rank calls it
+// With a module and data of one's own: model_and_data.h, nn/own_model.h, nn/own_dataset.h; docs/own_models.md.
 // Resumes from the newest checkpoint in the run's folder unless the settings say otherwise. Owner: the caller. Threads: one; leave() from
 // any. Failure: Kind::usage before the first step; a lost rank ends run() on the others with its name, and the run resumes from its last
 // checkpoint when started again.
@@ -9,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "cohort/job/job.h"
@@ -27,6 +29,9 @@ class Trainer {
   // status: kept up to date with what this rank does (rank_status.h); must outlive the Trainer, which observes the communicator for it.
   Trainer(Job& job, TrainConfig config, RankStatus* status = nullptr);
   Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, RankStatus* status = nullptr);
+  // With a model, data and a loss of the program's own; of the settings `model`, `data.train` and `data.test` then mean nothing.
+  Trainer(Job& job, TrainConfig config, ModelAndData own, RankStatus* status = nullptr);
+  Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, ModelAndData own, RankStatus* status = nullptr);
 
   // Called after each step, before replicas are compared and checkpoints written.
   void after_step(std::function<void(TrainLoop&)> call) { after_step_ = std::move(call); }
@@ -36,6 +41,8 @@ class Trainer {
   TrainLoop& loop() { return *loop_; }
 
  private:
+  Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, std::optional<ModelAndData> own,
+          RankStatus* status);
   void train_epoch(RunLogger& logger, CheckpointManager& checkpoints, Evaluation& test);
   void save_and_wait(CheckpointManager& checkpoints);
   std::string leaving_text(bool saved);  // collective: which rank was told to leave, and what is left of the run
@@ -56,6 +63,10 @@ class Trainer {
 }  // namespace cohort::train
 
 namespace cohort {
+using nn::Metric;
+using nn::Objective;
+using train::Evaluation;
+using train::ModelAndData;
 using train::RunSummary;
 using train::Trainer;
 }  // namespace cohort

@@ -58,8 +58,8 @@ double time_candidate(collective::Communicator& comm, nn::Model& model, const Tu
 
 std::string words(const Trial& t) {
   const std::size_t bucket = t.options.bucket;
-  return fmt::format("{}, {} lane{}: {:.2f} ms", bucket == 0 ? "one bucket" : "buckets of " + format_bytes(bucket), t.options.lanes,
-                     t.options.lanes == 1 ? "" : "s", t.seconds * 1e3);
+  return fmt::format("{}, engine.lanes={}: {:.2f} ms", bucket == 0 ? "one bucket" : "buckets of " + format_bytes(bucket), t.options.lanes,
+                     t.seconds * 1e3);
 }
 
 }  // namespace

@@ -49,17 +49,30 @@ def _number(name, kind):
     try:
         return kind(text)
     except ValueError:
-        raise ValueError(f"{name}={text}: not a number") from None
+        raise ValueError(f"{name}={text}: {'seconds, from 0 to 1e9, are expected' if kind is _seconds else 'not a number'}") from None
+
+
+def _seconds(text):
+    seconds = float(text)
+    if not 0 <= seconds <= 1e9:
+        raise ValueError(text)
+    return seconds
 
 
 def _settings():
-    """The settings of the queue in Horovod's variables. HOROVOD_CYCLE_TIME has no counterpart: nothing here waits for a cycle."""
+    """The settings of the queue in Horovod's variables, which win over COHORT_WARN_AFTER and COHORT_TIMEOUT.
+
+    HOROVOD_CYCLE_TIME has no counterpart: nothing here waits for a cycle.
+    """
     wanted = {
         "fusion_bytes": _number("HOROVOD_FUSION_THRESHOLD", int),
         "cache_names": _number("HOROVOD_CACHE_CAPACITY", int),
-        "warn_after": 0.0 if _flag("HOROVOD_STALL_CHECK_DISABLE") else _number("HOROVOD_STALL_CHECK_TIME_SECONDS", float),
-        "shutdown_after": _number("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", float),
     }
+    if _flag("HOROVOD_STALL_CHECK_DISABLE"):
+        wanted["warn_after"] = 0.0
+    else:
+        wanted["warn_after"] = _number("HOROVOD_STALL_CHECK_TIME_SECONDS", _seconds)
+        wanted["shutdown_after"] = _number("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", _seconds)
     return {name: value for name, value in wanted.items() if value is not None}
 
 

@@ -2,6 +2,7 @@
 import torch
 
 from cohort import _core
+from cohort.exceptions import HorovodInternalError
 
 _shapes = {}  # handle: "single" or "pair" where its result is not a tuple of tensors
 
@@ -21,13 +22,34 @@ def forget_all():
     _shapes.clear()
 
 
+def _need(found):
+    if found is None:
+        raise HorovodInternalError("hvd.shutdown() was called on this rank, by another thread, while this operation was under way; "
+                                   "let all threads end their operations first")
+    return found
+
+
+def outcome(handle):
+    """The (tensors, rows, last_joined) of an operation that this thread began and nobody else waits for."""
+    return _need(_core.wait(handle))
+
+
+def finish(handle):
+    """synchronize() for such an operation."""
+    return _need(synchronize(handle))
+
+
 def gathered(handle):
-    outputs, rows, _ = _core.wait(handle)
+    outputs, rows, _ = outcome(handle)
     return outputs, rows
 
 
 def group(handle):
-    return tuple(_core.wait(handle)[0])
+    return tuple(outcome(handle)[0])
+
+
+def alone(handle):
+    return outcome(handle)[0][0]
 
 
 def poll(handle):
@@ -38,13 +60,13 @@ def poll(handle):
 def synchronize(handle):
     """Waits for an operation and returns its result; None for an unknown handle, or one that was synchronized already.
 
-    HorovodInternalError: the operation failed; the message has the cause and the rank concerned.
+    HorovodInternalError: the operation failed, or hvd.shutdown() was called meanwhile; the message has the cause and the rank concerned.
     """
-    outcome = _core.wait(handle)  # may be interrupted, and called again
+    found = _core.wait(handle)  # may be interrupted, and called again
     shape = _shapes.pop(handle, None)
-    if outcome is None:
+    if found is None:
         return None
-    tensors, rows, _ = outcome
+    tensors, rows, _ = found
     if shape == "single":
         return tensors[0]
     if shape == "pair":

@@ -50,7 +50,7 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     values = allgather_async(mine.values().contiguous(), name=name and f"{name}.values", process_set=process_set)
 
     def result():
-        all_values, all_indices = synchronize(values), synchronize(indices)
+        all_values, all_indices = _handles.finish(values), _handles.finish(indices)
         if op == Average:
             all_values = all_values / process_set.size()
         return torch.sparse_coo_tensor(all_indices.transpose(0, 1), all_values, mine.size())
@@ -118,7 +118,7 @@ class _Broadcast(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, root_rank, name, process_set):
         ctx.root_rank, ctx.process_set = root_rank, process_set
-        return synchronize(_submit_broadcast(tensor, None, root_rank, name, process_set))
+        return _handles.finish(_submit_broadcast(tensor, None, root_rank, name, process_set))
 
     @staticmethod
     def backward(ctx, grad):
@@ -130,7 +130,7 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     """The tensor of `root_rank` (a rank of the job, also inside a process set), as a new tensor. Differentiable."""
     if needs_grad([tensor]):
         return _Broadcast.apply(tensor, root_rank, name, process_set)
-    return synchronize(_submit_broadcast(tensor, None, root_rank, name, process_set))
+    return _handles.finish(_submit_broadcast(tensor, None, root_rank, name, process_set))
 
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
@@ -140,7 +140,7 @@ def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set
 
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
     """Like broadcast, in place; returns the tensor."""
-    return synchronize(_submit_broadcast(tensor, tensor, root_rank, name, process_set))
+    return _handles.finish(_submit_broadcast(tensor, tensor, root_rank, name, process_set))
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
@@ -168,7 +168,7 @@ class _Alltoall(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, tensor, splits, name, process_set):
-        output, received = synchronize(_submit_alltoall(tensor, splits, name, process_set))
+        output, received = _handles.finish(_submit_alltoall(tensor, splits, name, process_set))
         ctx.received, ctx.process_set = received, process_set
         ctx.mark_non_differentiable(received)
         return output, received
@@ -187,7 +187,7 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     if needs_grad([tensor]):
         pair = _Alltoall.apply(tensor, splits, name, process_set)
     else:
-        pair = synchronize(_submit_alltoall(tensor, splits, name, process_set))
+        pair = _handles.finish(_submit_alltoall(tensor, splits, name, process_set))
     return pair[0] if splits is None else tuple(pair)
 
 
@@ -252,9 +252,9 @@ def join(device=-1):
 
     Returns the rank that joined last. Averages stay averages over all ranks. `device` is accepted for compatibility.
     """
-    return _core.wait(_core.join())[2]
+    return _handles.outcome(_core.join())[2]
 
 
 def barrier(process_set=global_process_set):
     """Returns when every rank of the set has come here, whatever other operations are in flight."""
-    _core.wait(_core.barrier(_sets._id_of(process_set)))
+    _handles.outcome(_core.barrier(_sets._id_of(process_set)))

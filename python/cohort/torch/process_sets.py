@@ -30,20 +30,23 @@ class ProcessSet:
 
     def size(self):
         """How many ranks the set has; None while it is not registered."""
-        if self.ranks is None:
+        ranks = self.ranks
+        if ranks is None:
             _core.size()  # the global set before init or after shutdown: raises
-        return None if self.process_set_id is None else len(self.ranks)
+        return None if self.process_set_id is None or ranks is None else len(ranks)
 
     def rank(self):
         """This process's number inside the set, as results are ordered; None outside the set or while it is not registered.
 
         root_rank of broadcast is the rank in the job, also inside a process set.
         """
-        return self.ranks.index(_core.rank()) if self.included() else None
+        ranks = self.ranks
+        return ranks.index(_core.rank()) if ranks is not None and self.included() else None
 
     def included(self):
         """Whether this process is a member; None while the set is not registered."""
-        return None if self.process_set_id is None else _core.rank() in self.ranks
+        ranks = self.ranks  # another thread may shut down
+        return None if self.process_set_id is None or ranks is None else _core.rank() in ranks
 
     def __str__(self):
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"

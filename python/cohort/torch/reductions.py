@@ -6,7 +6,6 @@ import torch
 from cohort import _core
 from cohort.torch import handles as _handles
 from cohort.torch import process_sets as _sets
-from cohort.torch.handles import synchronize
 from cohort.torch.process_sets import global_process_set
 
 Average = 0
@@ -75,8 +74,8 @@ def allreduce(tensor, average=None, name=None, compression=None, op=None, presca
               process_set=global_process_set):
     """The reduction of `tensor` over all ranks of the set, as a new tensor. Differentiable.
 
-    compression: hvd.Compression.fp16 sends 16-bit numbers. prescale_factor multiplies before, postscale_factor after the reduction
-    (integers in double, truncated).
+    compression: hvd.Compression.fp16 sends 16-bit numbers. prescale_factor multiplies before, postscale_factor after the reduction, each
+    product rounded to the tensor's type: float32 by the factor in float32, 16-bit ones in float32, integers in double, truncated.
     """
     op = _op(average, op)
     tensors, contexts = compressed(compression, [tensor])
@@ -91,7 +90,7 @@ def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.
 def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """Like allreduce, in place; returns the tensor."""
     handle = submit_allreduce([tensor], [tensor], name, _op(average, op), prescale_factor, postscale_factor, process_set)
-    return synchronize(_handles.single(handle))
+    return _handles.alone(handle)
 
 
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
@@ -118,7 +117,7 @@ def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_facto
     """Like grouped_allreduce, in place; returns the tensors."""
     tensors = list(tensors)
     handle = submit_allreduce(tensors, tensors, name, _op(average, op), prescale_factor, postscale_factor, process_set)
-    return list(synchronize(handle))
+    return list(_handles.group(handle))
 
 
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,

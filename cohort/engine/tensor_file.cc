@@ -1,0 +1,56 @@
+#include "cohort/engine/tensor_file.h"
+
+#include <algorithm>
+
+#include "cohort/base/error.h"
+
+namespace cohort::engine {
+namespace {
+
+checkpoint::Dtype stored_type_of(const at::Tensor& t) {
+  switch (t.scalar_type()) {
+    case at::kFloat: return checkpoint::Dtype::f32;
+    case at::kDouble: return checkpoint::Dtype::f64;
+    case at::kLong: return checkpoint::Dtype::i64;
+    case at::kInt: return checkpoint::Dtype::i32;
+    case at::kHalf: return checkpoint::Dtype::f16;
+    case at::kBFloat16: return checkpoint::Dtype::bf16;
+    case at::kBool: return checkpoint::Dtype::boolean;
+    case at::kByte: return checkpoint::Dtype::u8;
+    default: throw_failure(Kind::usage, "a tensor of type {} cannot be saved", c10::toString(t.scalar_type()));
+  }
+}
+
+ConstBytes stored_bytes_of(const at::Tensor& t) { return {static_cast<const std::byte*>(t.data_ptr()), t.nbytes()}; }
+checkpoint::Shape stored_shape(at::IntArrayRef sizes) { return {sizes.begin(), sizes.end()}; }
+
+}  // namespace
+
+checkpoint::TensorView whole_view(const std::string& name, const at::Tensor& t) {
+  return {name, stored_type_of(t), stored_shape(t.sizes()), stored_bytes_of(t)};
+}
+
+checkpoint::TensorView run_view(const std::string& name, at::IntArrayRef sizes, std::int64_t first, std::int64_t count,
+                                const at::Tensor& flat) {
+  const checkpoint::PartOf of{name, stored_shape(sizes), static_cast<std::uint64_t>(first)};
+  const bool all = count == c10::multiply_integers(sizes);
+  return {checkpoint::piece_name(of, static_cast<std::uint64_t>(count)), stored_type_of(flat), all ? of.shape : checkpoint::Shape{count},
+          stored_bytes_of(flat), of};
+}
+
+void check_run(const checkpoint::Contents& from, const char* group, const std::string& name, at::IntArrayRef sizes, const at::Tensor& t) {
+  const auto& stored = from.at(group, name);
+  if (!std::equal(stored.shape.begin(), stored.shape.end(), sizes.begin(), sizes.end()) || stored.dtype != stored_type_of(t))
+    throw_failure(Kind::usage, "the checkpoint's {} does not fit the model's: another model or another data type was trained", name);
+}
+
+void read_run(const checkpoint::Contents& from, const char* group, const std::string& name, at::IntArrayRef sizes, std::int64_t first,
+              const at::Tensor& t) {
+  check_run(from, group, name, sizes, t);
+  const at::Tensor here = t.cpu();
+  from.read(from.at(group, name), static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(here.numel()),
+            {static_cast<std::byte*>(here.data_ptr()), here.nbytes()});
+  if (!t.device().is_cpu()) t.copy_(here);
+}
+
+}  // namespace cohort::engine
