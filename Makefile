@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all build install chaos python test-python-all bench bench-precision bench-plan bench-loading hostile format lint asan tsan fuzz clean setup
+.PHONY: help demo test test-all build install chaos storm python test-python-all bench bench-precision bench-plan bench-loading hostile format lint asan tsan fuzz clean setup
 # Compilers at a time, by cores and memory; asked for when a recipe runs, as setup brings the Python that counts.
 JOBS = $$(python3 tools/machine.py jobs)
 PREFIX ?= /usr/local
@@ -43,6 +43,9 @@ test-all: build ## the same with the slow ones: every fault scenario, a storm of
 
 chaos: build ## every fault of docs/reliability.md against real jobs, into build/chaos.jsonl; CHAOS_TRIES (200), CHAOS_ROWS, CHAOS_SEED, CHAOS_MINUTES
 	@python3 tests/chaos/chaos.py build/bin build/chaos.jsonl --tries $(or $(CHAOS_TRIES),200) --rows $(or $(CHAOS_ROWS),all) --seed $(or $(CHAOS_SEED),1) $(if $(CHAOS_MINUTES),--minutes $(CHAOS_MINUTES))
+
+storm: build ## an hour of random faults against elastic jobs, into build/storm.jsonl; STORM_MINUTES (60), STORM_SEED (1), STORM_JOB: one job again
+	@python3 tests/chaos/storm.py build/bin build/storm.jsonl --minutes $(or $(STORM_MINUTES),60) --seed $(or $(STORM_SEED),1) --keep build/storm $(if $(STORM_JOB),--job $(STORM_JOB))
 
 python: setup ## the Python package into the Python that has torch (.venv): pip install .
 	@COHORT_CMAKE_DIR=build "$$(<build/python_path)" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps .

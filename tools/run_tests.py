@@ -6,9 +6,10 @@ Every test has one of two labels and a longest time, or nothing is run (`run_tes
     process  several processes, which a busy machine can fail: up to three tries, the later ones alone when all others are done. A test that
              passed in the end is listed at the end, and in flaky.txt with what its failed tries said: to be mended, but no failure
 Limits inside tests are stretched by COHORT_TEST_SLOWDOWN, which is measured once, at the start (tools/machine.py). TIMEOUT is a test's longest
-time on an idle machine, and stretched as much. Tests that need what this machine refuses, such as namespaces in a container, are skipped and
-named, with the reason, in the last line (tools/test_needs.py). Results go to results/ctest.xml (JUnit), each test once; times to test_times.json, for the order
-of the next run. The exit status is 0 only when something ran and nothing failed.
+time on an idle machine, and stretched as much. Tests that need what this machine refuses, such as namespaces in a container, are skipped: that is
+said before the first test, and the last line names them, with the reason; where the machine lacks what all of them need, nothing is run
+(tools/test_needs.py). Results go to results/ctest.xml (JUnit), each test once; times to test_times.json, for the order of the next run. The
+exit status is 0 only when something ran and nothing failed.
 """
 import dataclasses
 import json
@@ -24,7 +25,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import machine  # noqa: E402
-from test_needs import idle_patterns, set_aside, tell_skipped  # noqa: E402
+from test_needs import idle_patterns, lacking, set_aside, tell_before, tell_skipped  # noqa: E402
 from test_queue import run_all  # noqa: E402
 from test_reports import failure_text, tell_flaky, write_junit  # noqa: E402
 
@@ -110,10 +111,14 @@ def main(build, words):
     if faults or not tests or check:
         print(*faults or ["no tests here" if not tests else f"{len(tests)} tests have a label and a limit"], sep="\n")
         return 1 if faults or not tests else 0
+    if missing := lacking():
+        print(*(f"the tests cannot run on this machine, which lacks {what}" for what in missing), sep="\n")
+        return 1
     shutil.rmtree(build / "results", ignore_errors=True)
     (build / "results" / "running").mkdir(parents=True)
     begin = time.monotonic()
     skipped = set_aside(tests)
+    print(*tell_before(skipped), sep="\n", end="\n" if skipped else "")
     chosen, tests = tests, [test for test in tests if not test.unmet]
     run(build, tests)
     write_junit(build / "results" / "ctest.xml", chosen)

@@ -8,6 +8,9 @@ import unittest
 import xml.etree.ElementTree as xml
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import test_needs  # noqa: E402
+
 PASSES_IN_TRY = 'echo x >> {0}; test $(wc -l < {0}) -ge {1} || {{ echo not yet; exit 1; }}'
 
 
@@ -24,10 +27,10 @@ class Build:
     def add_late(self, name, tries, labels):
         self.add(name, PASSES_IN_TRY.format(self.folder / name, tries), labels)
 
-    def run(self, *words, unshare=None):
-        """unshare: a line of shell in place of that program."""
+    def run(self, *words, unshare=None, **more):
+        """unshare: a line of shell in place of that program. more: of the environment."""
         (self.folder / "CTestTestfile.cmake").write_text("\n".join(self.lines))
-        env = dict(os.environ)
+        env = {**os.environ, **more}
         if unshare:
             (self.folder / "bin").mkdir()
             (self.folder / "bin/unshare").write_text(f"#!/bin/sh\n{unshare}\n")
@@ -68,6 +71,27 @@ class Run(unittest.TestCase):
         self.assertRegex(said.splitlines()[-1], r"^1 of 1 tests passed in .*; 2 skipped: elastic.Hosts_spread \(network namespaces, made by root: .*"
                                                 r"says not in this container\); hostile.Process_full_shm \(user namespaces: .*\)$")
         self.assertEqual(self.build.counts(), (0, "1 passed, 0 failed, 2 skipped"))
+
+    def test_what_will_be_skipped_is_said_before_the_first_test(self):
+        self.build.add("train.Process_full_disk", "echo it ran; false", "process")
+        self.build.add("fine", "true")
+        code, said = self.build.run(unshare="echo not in this container; exit 1")
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said.splitlines()[0], r"^not on this machine: mounts of one's own: .* says not in this container; tests that are skipped for it, .*: 1$")
+        self.assertIn("1 skipped: train.Process_full_disk (mounts of one's own: ", said.splitlines()[-1])
+
+    def test_what_all_tests_need_is_said_instead_of_running_them(self):
+        self.build.add("fine", f"touch {self.build.folder}/ran")
+        code, said = self.build.run(TMPDIR=f"{self.build.folder}/gone")
+        self.assertEqual(code, 1)
+        self.assertRegex(said, r"^the tests cannot run on this machine, which lacks a folder for temporary files \(.*No such file or directory: .*/gone.*\n$")
+        self.assertFalse((self.build.folder / "ran").exists())
+
+    def test_a_machine_without_loopback_proc_or_room_lacks_them_by_name(self):
+        for why, part in ((test_needs.no_loopback("192.0.2.1"), "tcp over 192.0.2.1"), (test_needs.no_processes("/nowhere"), "mount -t proc proc /nowhere"),
+                          (test_needs.no_room("/nowhere"), "No such file or directory"), (test_needs.no_room("/tmp", 1 << 60), "MiB are free, tests want")):
+            self.assertIn(part, why)
+        self.assertEqual(test_needs.lacking((lambda: "", lambda: "one", lambda: "two")), ["one", "two"])
 
     def test_where_the_machine_has_it_nothing_is_skipped(self):
         self.build.add("elastic.Hosts_spread", "false", "process")

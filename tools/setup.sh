@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 declare -A packages=(
   [build]="g++ cmake ninja-build ccache mold pkg-config libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libyaml-cpp-dev
            libssl-dev libhwloc-dev zlib1g-dev libjpeg-dev libpng-dev libgtest-dev libgmock-dev libbenchmark-dev python3 python3-dev python3-venv ca-certificates iproute2 nftables libopenmpi-dev openmpi-bin
-           dataset-fashion-mnist"
+           libfaketime dataset-fashion-mnist"
   [lint]="clang-format-14 clang-tidy-14"
   [fuzz]="clang-14 libclang-rt-14-dev"
 )

@@ -2,18 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <ftw.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 #include "cohort/base/error.h"
 #include "cohort/base/fd.h"
+#include "cohort/base/folder.h"
 
 namespace cohort {
 namespace {
@@ -35,10 +34,11 @@ std::string folder_of(const std::string& path) {
 
 // Unlinks on the way out unless the file has been renamed to its place.
 struct Temporary {
-  std::string path;
+  const FileAt& file;
+  std::string name;
   bool kept = false;
   ~Temporary() {
-    if (!kept) ::unlink(path.c_str());
+    if (!kept) ::unlinkat(file.fd(), name.c_str(), 0);
   }
 };
 
@@ -65,18 +65,20 @@ std::string read_file(const std::string& path, std::size_t most) {
 }
 
 void write_file_atomically(const std::string& path, std::string_view content, unsigned mode) {
-  Temporary temporary{fmt::format("{}.{}.tmp", path, unique_name("cohort"))};
-  Fd fd{::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)};
-  if (!fd) throw_system(fmt::format("create {}", temporary.path));
-  write_all(fd.get(), content, path);
-  if (fsync(fd.get()) != 0) throw_system(fmt::format("fsync {}", path));
-  if (::close(fd.release()) != 0) throw_system(fmt::format("close {}", path));
-  if (::rename(temporary.path.c_str(), path.c_str()) != 0) throw_system(fmt::format("rename to {}", path));
+  write_file_atomically(FileAt(path), content, mode);
+}
+
+void write_file_atomically(const FileAt& file, std::string_view content, unsigned mode) {
+  Temporary temporary{file, fmt::format("{}.{}.tmp", file.name, unique_name("cohort"))};
+  Fd fd{::openat(file.fd(), temporary.name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)};
+  if (!fd) throw_system(fmt::format("create {}", file.path));
+  write_all(fd.get(), content, file.path);
+  if (fsync(fd.get()) != 0) throw_system(fmt::format("fsync {}", file.path));
+  if (::close(fd.release()) != 0) throw_system(fmt::format("close {}", file.path));
+  if (::renameat(file.fd(), temporary.name.c_str(), file.fd(), file.name.c_str()) != 0)
+    throw_system(fmt::format("rename to {}", file.path));
   temporary.kept = true;
-  const Fd folder{::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (!folder) throw_system(fmt::format("open {} to make {} durable", folder_of(path), path));
-  if (fsync(folder.get()) != 0 && errno != EINVAL)
-    throw_system(fmt::format("fsync {}", folder_of(path)));  // EINVAL: a file system without it
+  (file.folder ? *file.folder : Folder(folder_of(file.path))).sync();
 }
 
 std::string unique_name(std::string_view prefix) {
@@ -85,12 +87,7 @@ std::string unique_name(std::string_view prefix) {
   return fmt::format("{}-{}-{:016x}", prefix, getpid(), random);
 }
 
-std::error_code remove_tree(const std::string& path) noexcept {
-  constexpr int kOpenFolders = 16;  // at a time; deeper trees take longer
-  const auto each = [](const char* name, const struct stat*, int, FTW*) { return std::remove(name) == 0 || errno == ENOENT ? 0 : -1; };
-  if (::nftw(path.c_str(), each, kOpenFolders, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT) return {};
-  return {errno, std::generic_category()};
-}
+std::error_code remove_tree(const std::string& path) noexcept { return remove_tree(FileAt(path)); }
 
 TempDir::TempDir(std::string_view prefix) : owner_pid_(getpid()) {
   std::error_code error;

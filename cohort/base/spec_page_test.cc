@@ -17,7 +17,7 @@ std::vector<SpecPage> pages() {
            "What there is.",
            {SpecSchema("plain", "without parameters"),
             SpecSchema("tuned", "with some",
-                       {{.name = "size", .type = SpecParam::Type::integer, .doc = "how large", .preset = "4", .low = 1, .high = 16},
+                       {{.name = "size", .type = SpecParam::Type::integer, .doc = "how large", .preset = "4", .low = 1, .high = 1 << 24},
                         {.name = "kind", .type = SpecParam::Type::word, .doc = words, .preset = "a", .words = {"a", "b"}},
                         {.name = "file", .type = SpecParam::Type::text, .doc = "path"},
                         {.name = "note", .type = SpecParam::Type::text, .doc = "free", .preset = ""}})}}};
@@ -27,10 +27,11 @@ std::vector<SpecPage> pages() {
 
 TEST(SpecPage, ListsEveryRowWithEveryParameterItsRangeDefaultAndMeaning) {
   for (const std::string& text : {page_text(pages()), page_markdown("# Head\n", pages())}) {
-    for (const char* part : {"Things", "plain", "without parameters", "integer 1..16", "one of a, b", "required", "how large", "path"})
+    for (const char* part :
+         {"Things", "plain", "without parameters", "integer 1..16777216", "one of a, b", "required", "how large", "path"})
       EXPECT_THAT(text, HasSubstr(part));
   }
-  EXPECT_THAT(page_markdown("# Head\n", pages()), HasSubstr("- **`size`** (integer 1..16; default `4`): how large\n"));
+  EXPECT_THAT(page_markdown("# Head\n", pages()), HasSubstr("- **`size`** (integer 1..16777216; default `4`): how large\n"));
 }
 
 TEST(SpecPage, MarkdownKeepsToTheWidthOfDocuments) {

@@ -14,7 +14,7 @@ constexpr std::string_view kTypeNames[] = {"integer", "real", "true or false", "
 std::string bound_text(const SpecParam& p, double bound) {
   if (p.type == Type::bytes) return exact_bytes(static_cast<std::size_t>(std::clamp(bound, 0.0, 9e18)));
   if (p.type == Type::seconds) return exact_seconds(Seconds{bound});
-  return fmt::format("{:g}", bound);
+  return fmt::format("{}", bound);
 }
 
 std::string range_text(const SpecParam& p) {

@@ -27,6 +27,7 @@ struct Buffer {
 struct Recorder {
   std::mutex mutex;  // guards all below but the atomics
   std::string path;
+  Trace::Write write;
   Rank rank;
   std::uint32_t sessions = 0;
   std::vector<std::shared_ptr<Buffer>> buffers;  // shared with the thread: events outlive it, and it may outlive a session
@@ -138,6 +139,10 @@ std::string render(std::uint32_t session) {
 }  // namespace
 
 void Trace::start(const std::string& path, Rank rank) {
+  start(path, rank, [path](const std::string& content) { write_file_atomically(path, content); });
+}
+
+void Trace::start(const std::string& path, Rank rank, Write write) {
   auto& r = recorder();
   const std::lock_guard lock(r.mutex);
   if (on()) throw_failure(Kind::usage, "a trace to {} is running; stop it before starting one to {}", r.path, path);
@@ -147,7 +152,8 @@ void Trace::start(const std::string& path, Rank rank) {
   r.recorded = 0;
   r.dropped = 0;
   const std::uint32_t session = ++r.sessions;
-  write_file_atomically(path, render(session));
+  r.write = std::move(write);
+  r.write(render(session));
   session_.store(session, std::memory_order_relaxed);
 }
 
@@ -161,7 +167,7 @@ void Trace::stop() {
     const std::lock_guard own(buffer->mutex);
     std::vector<TraceEvent>().swap(buffer->events);
   }
-  write_file_atomically(r.path, content);
+  r.write(content);
 }
 
 void Trace::counter(std::string_view name, double value) {

@@ -5,6 +5,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,9 @@ class Trace {
  public:
   // Writes an empty trace at once (a bad path is known before the run, not after it). Kind::usage when one is running.
   static void start(const std::string& path, Rank rank);
+  // The same where a file is written in a way of its own; path is for messages.
+  using Write = std::function<void(const std::string& content)>;
+  static void start(const std::string& path, Rank rank, Write write);
   static void stop();  // writes the file; nothing to do when none is running
   static bool on() { return session_.load(std::memory_order_relaxed) != 0; }
 

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "cohort/base/fd.h"
+#include "cohort/base/folder.h"
 
 namespace cohort::checkpoint {
 
@@ -22,17 +23,17 @@ struct Fence {
 };
 
 // Kind::aborted once another has raised it.
-void check_fence(const std::string& folder, const Fence& mine);
+void check_fence(const Folder& folder, const Fence& mine);
 
-void raise_fence(const std::string& folder, const Fence& to);
+void raise_fence(const Folder& folder, const Fence& to);
 
 // Who raised it last, without a lock: none where it never was, or is being raised now.
-std::optional<Fence> raised_fence(const std::string& folder);
+std::optional<Fence> raised_fence(const Folder& folder);
 
 // While it lives no fence is raised.
 class FenceLock {
  public:
-  FenceLock(const std::string& folder, const Fence& mine);
+  FenceLock(const Folder& folder, const Fence& mine);
 
  private:
   Fd lock_;

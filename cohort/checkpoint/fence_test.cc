@@ -81,6 +81,16 @@ TEST(Fence, ATornFileIsNoFence) {
   }
 }
 
+TEST(Fence, TheFirstLineCountsWhereAPowerCutLeftTheEndOfALongerOne) {
+  const TempDir dir;
+  raise_fence(dir.path(), {"a-long-name", 1});
+  std::fstream(dir.file(".fence")) << "3 a\n";
+  EXPECT_TRUE(passes(dir.path(), {"a", 3}));
+  EXPECT_FALSE(passes(dir.path(), {"a", 2}));
+  raise_fence(dir.path(), {"b", 1});
+  EXPECT_EQ(read_file(dir.file(".fence")), "1 b\n");
+}
+
 TEST(Fence, IsNotRaisedWhileAnotherHoldsTheLock) {
   const TempDir dir;
   auto lock = std::make_unique<FenceLock>(dir.path(), Fence{"a", 1});

@@ -17,14 +17,14 @@ constexpr std::uint64_t kWritebackBytes = 16_MiB;  // large enough for a disk to
 
 }  // namespace
 
-Output::Output(std::string path, OutputOptions options) : path_(std::move(path)), options_(options) {
-  fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, options_.mode));
-  if (!fd_) throw_system(fmt::format("create {}", path_));
+Output::Output(FileAt file, OutputOptions options) : file_(std::move(file)), options_(options) {
+  fd_.reset(::openat(file_.fd(), file_.name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, options_.mode));
+  if (!fd_) throw_system(fmt::format("create {}", file_.path));
   if (options_.hash) hash_.emplace();
 }
 
 Output::~Output() {
-  if (!finished_ && fd_) ::unlink(path_.c_str());
+  if (!finished_ && fd_) ::unlinkat(file_.fd(), file_.name.c_str(), 0);
 }
 
 void Output::write(ConstBytes bytes) {
@@ -41,7 +41,7 @@ void Output::put(ConstBytes bytes) {
   while (!bytes.empty()) {
     const auto n = ::write(fd_.get(), bytes.data(), std::min(bytes.size(), kPieceBytes));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_system(fmt::format("write {} at offset {}", path_, written_));
+    if (n < 0) throw_system(fmt::format("write {} at offset {}", file_.path, written_));
     const auto taken = bytes.first(static_cast<std::size_t>(n));  // may be less than asked: the loop brings the rest
     if (hash_) hash_->add(taken);
     written_ += taken.size();
@@ -60,20 +60,14 @@ void Output::start_writeback() {
 Written Output::finish() {
   put(std::as_bytes(std::span(buffer_)));
   buffer_.clear();
-  if (options_.sync && ::fsync(fd_.get()) != 0) throw_system(fmt::format("fsync {} ({} bytes)", path_, written_));
+  if (options_.sync && ::fsync(fd_.get()) != 0) throw_system(fmt::format("fsync {} ({} bytes)", file_.path, written_));
   finished_ = ::close(fd_.release()) == 0;  // some file systems say only here that the disk is full
   if (!finished_) {
     const int error = errno;
-    ::unlink(path_.c_str());
-    throw_system(fmt::format("close {} ({} bytes)", path_, written_), error);
+    ::unlinkat(file_.fd(), file_.name.c_str(), 0);
+    throw_system(fmt::format("close {} ({} bytes)", file_.path, written_), error);
   }
   return {written_, hash_ ? hash_->hex() : std::string{}};
-}
-
-void sync_folder(const std::string& path) {
-  const Fd folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (!folder) throw_system(fmt::format("open {} to make its names durable", path));
-  if (::fsync(folder.get()) != 0 && errno != EINVAL) throw_system(fmt::format("fsync {}", path));
 }
 
 }  // namespace cohort::checkpoint

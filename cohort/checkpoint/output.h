@@ -8,6 +8,7 @@
 
 #include "cohort/base/bytes.h"
 #include "cohort/base/fd.h"
+#include "cohort/base/folder.h"
 #include "cohort/checkpoint/sha256.h"
 
 namespace cohort::checkpoint {
@@ -25,7 +26,7 @@ struct OutputOptions {
 
 class Output {
  public:
-  explicit Output(std::string path, OutputOptions options = {});  // a file that exists already is refused
+  explicit Output(FileAt file, OutputOptions options = {});  // one that exists already is refused
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
@@ -37,7 +38,7 @@ class Output {
   void put(ConstBytes bytes);  // to the kernel, all of it
   void start_writeback();
 
-  const std::string path_;
+  const FileAt file_;
   const OutputOptions options_;
   Fd fd_;
   std::optional<Sha256> hash_;
@@ -46,8 +47,5 @@ class Output {
   std::uint64_t started_ = 0;  // on its way to the disk
   bool finished_ = false;
 };
-
-// fsync of a folder: its names are durable afterwards. File systems that do not know this are taken as they are.
-void sync_folder(const std::string& path);
 
 }  // namespace cohort::checkpoint

@@ -6,8 +6,9 @@
 
 namespace cohort::checkpoint {
 
-void refuse_linked_step(const std::string& folder) {
-  if (step_of_name(std::filesystem::path(folder).filename().string()) && is_link(folder)) refuse_link(folder);
+Folder open_step_folder(const std::string& path, int own) {
+  const bool step = step_of_name(std::filesystem::path(path).filename().string()).has_value();
+  return {path, step ? own + 1 : 0};
 }
 
 }  // namespace cohort::checkpoint

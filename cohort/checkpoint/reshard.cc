@@ -26,8 +26,8 @@ namespace fs = std::filesystem;
 
 Checkpoint open_step(const std::string& path) {
   const auto name = fmt::format("{}/{}", path, kManifestName);
-  refuse_linked_step(path);
-  Checkpoint c{path, parse_manifest(read_regular_file(name, kMostManifestBytes), name)};
+  const Folder folder = open_step_folder(path);
+  Checkpoint c{path, parse_manifest(read_regular_file({folder, std::string(kManifestName)}, kMostManifestBytes), name)};
   const auto step = step_of_name(fs::path(path).filename().string());
   if (step && *step != c.manifest.step)
     throw_failure(Kind::corrupt, "{}: of step {}, in the folder of step {}", name, c.manifest.step, *step);
@@ -51,7 +51,7 @@ void check_places(const Checkpoint& c) {
 
 // Every byte of every file, as a job that starts from it does: no piece covers lengths, headers and padding. Last, so that damage within a
 // piece has been reported by the piece's name.
-void check_files(const Checkpoint& c) { check_digests(c.path, read_manifest(c.path, c.manifest.step)); }
+void check_files(const Checkpoint& c) { check_digests(open_step_folder(c.path), read_manifest(c.path, c.manifest.step)); }
 
 void check_free_space(const std::string& folder, std::uint64_t bytes) {
   struct statvfs disk {};
@@ -104,7 +104,7 @@ void copy_tensor(const Contents& from, std::span<const StoredTensor* const> tens
 }
 
 // One group's files in the staging.
-Part write_group(const Contents& from, const std::string& group, const Layout& layout, const std::string& folder, Meter& meter) {
+Part write_group(const Contents& from, const std::string& group, const Layout& layout, const Folder& folder, Meter& meter) {
   const bool cut = layout.stage == 3 || (layout.stage > 0 && group != kModelGroup);
   std::vector<std::string> names;
   for (int rank = 0; rank < (cut ? layout.ranks : 1); ++rank)
@@ -172,8 +172,7 @@ ReshardResult reshard(const Checkpoint& from, const std::string& to, const Layou
   const auto bytes = bytes_of(in_file_order(contents, [](const StoredTensor&) { return true; }));
   Meter meter(bytes, progress);
   const auto parent = folder_of(path);
-  make_durable_folder(parent);
-  remove_stale_staging(parent);
+  remove_stale_staging(make_durable_folder(parent));
   check_free_space(parent, bytes);
   StagingDirectory staging(staging_path(parent, from.manifest.step));
   Manifest manifest = from.manifest;
@@ -181,18 +180,18 @@ ReshardResult reshard(const Checkpoint& from, const std::string& to, const Layou
   manifest.files.clear();
   manifest.pieces.clear();
   for (const auto& group : contents.groups()) {
-    Part part = write_group(contents, group, layout, staging.path(), meter);
+    Part part = write_group(contents, group, layout, staging.folder(), meter);
     std::move(part.files.begin(), part.files.end(), std::back_inserter(manifest.files));
     std::move(part.pieces.begin(), part.pieces.end(), std::back_inserter(manifest.pieces));
   }
   check_files(from);
   ReshardResult made{path, manifest.files.size(), contents.tensors().size(), manifest.pieces.size(), bytes};
   if (layout.stage == 0) manifest.pieces.clear();  // whole tensors: the headers say it, and every reader takes it
-  write_file_atomically(fmt::format("{}/{}", staging.path(), kManifestName), format_manifest(manifest), 0600);
-  sync_folder(staging.path());
+  write_file_atomically({staging.folder(), std::string(kManifestName)}, format_manifest(manifest), 0600);
+  staging.folder().sync();
   give_name(staging.path(), path);
   staging.moved_away();
-  sync_folder(parent);
+  staging.above().sync();
   return made;
 }
 
@@ -210,12 +209,12 @@ ReshardResult consolidate(const Checkpoint& from, const std::string& file, bool 
   check_free_space(folder_of(file), bytes);
   StagingDirectory staging(staging_path(folder_of(file), from.manifest.step));
   const std::string name = "whole.safetensors";
-  ShardWriter writer(staging.path(), {name}, plan_cuts(tensors, 1), contents.metadata(kModelGroup));
+  ShardWriter writer(staging.folder(), {name}, plan_cuts(tensors, 1), contents.metadata(kModelGroup));
   copy_tensor(contents, tensors, writer, meter);
   ReshardResult made{file, 1, tensors.size(), writer.finish().pieces.size(), bytes};
   check_files(from);
   give_name(fmt::format("{}/{}", staging.path(), name), file);
-  sync_folder(folder_of(file));
+  staging.above().sync();
   return made;
 }
 

@@ -31,12 +31,13 @@ std::string path_in(const std::string& folder) { return folder + "/.owner"; }
 
 std::string first_line_of(const char* path) { return std::string(trim(read_file(path, 256))); }
 
-// Field 22 of /proc/<pid>/stat; the name before it may hold blanks and brackets. -1: there is no such process.
+// Field 22 of /proc/<pid>/stat; the name before it may hold blanks and brackets. -1: there is no such process, or it has ended and its parent
+// did not look yet (in a container whose first process never does).
 std::int64_t start_of(std::int64_t pid) {
   try {
     const std::string stat = read_file(fmt::format("/proc/{}/stat", pid), kMostBytes);
     const auto fields = split(std::string_view(stat).substr(stat.rfind(')') + 2), ' ');
-    return fields.size() > 19 ? parse_int(fields[19]) : -1;
+    return fields.size() > 19 && fields[0] != "Z" && fields[0] != "X" ? parse_int(fields[19]) : -1;
   } catch (const Failure&) {
     return -1;
   }
@@ -140,6 +141,13 @@ void remove_held(const std::string& path, const Held& held) {
   ::unlink(aside.c_str());
 }
 
+// Where the disk has no room for another file: what is there has room for as much again.
+bool overwrite(const std::string& path, const Held& held, const std::string& text) {
+  const auto file = open_owner(path);
+  return file && read_all(*file, path) == held.text && ::pwrite(file->get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
+         ::ftruncate(file->get(), static_cast<off_t>(text.size())) == 0 && ::fsync(file->get()) == 0;
+}
+
 std::string name_of(const Held& held) {
   return held.owner ? to_text(*held.owner) : fmt::format("\"{}\"", printable(std::string_view(held.text).substr(0, 80)));
 }
@@ -240,10 +248,14 @@ RunLock::RunLock(std::string folder, const RunOwner& mine, RunLockOptions option
     take(mine);
   } catch (const Failure& failure) {
     const auto held = failure.error().kind == Kind::system ? read_owner(path_in(folder_)) : std::nullopt;
+    if (held && held->owner && held->owner->job != mine.job && !options_.takeover && state_of(*held, mine) == State::runs)
+      refuse(folder_, *held, options_.had);  // which says more than that the disk has no room
     if (!held || !held->owner || held->owner->job != mine.job) throw;
-    moved_from_ = held->text;
-    log_warning("{}; {} is this job's, and the process that writes there is written down as soon as that is possible", failure.what(),
-                folder_);
+    if (!overwrite(path_in(folder_), *held, text_)) {
+      moved_from_ = held->text;
+      log_warning("{}; {} is this job's, and the process that writes there is written down as soon as that is possible", failure.what(),
+                  folder_);
+    }
   }
   thread_ = std::thread([this] { touch_until_stopped(); });
 }

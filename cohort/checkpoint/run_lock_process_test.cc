@@ -100,10 +100,12 @@ TEST(RunLockProcess, WhatAKilledJobHeldIsTakenOver) {
   });
   first.await();
   first.signal(SIGKILL);
-  EXPECT_TRUE(WIFSIGNALED(first.status()));
+  siginfo_t ended{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(first.pid()), &ended, WEXITED | WNOWAIT), 0);  // its parent does not look: it stays listed
   testing::internal::CaptureStderr();
   { const RunLock lock(dir.path(), this_process("second")); }
   EXPECT_THAT(testing::internal::GetCapturedStderr(), AllOf(HasSubstr("job first"), HasSubstr("taken over")));
+  EXPECT_TRUE(WIFSIGNALED(first.status()));
 }
 
 TEST(RunLockProcess, APausedJobThatGoesOnAfterATakeoverSavesAndRemovesNothing) {
@@ -232,7 +234,8 @@ TEST(RunLock, RankZeroThatMovesWhileTheDiskIsFullHasTheFolderAndIsWrittenDownLat
       const NoRoom no_room;
       full.emplace(dir.path(), second, RunLockOptions{.refresh = kNever});
       EXPECT_TRUE(full->holds());
-      EXPECT_EQ(failure_of([&] { RunLock(dir.path(), this_process("other")); }).kind, Kind::system) << "only of the same job";
+      EXPECT_THAT(failure_of([&] { RunLock(dir.path(), this_process("other")); }).what, HasSubstr("belongs to a run that goes on: process"));
+      EXPECT_EQ(failure_of([&] { RunLock(dir.path(), this_process("other"), {.takeover = true}); }).kind, Kind::system);
     }
     EXPECT_THAT(read_file(dir.file(".owner")), HasSubstr(first.since));
     EXPECT_TRUE(full->holds());

@@ -62,7 +62,7 @@ struct SafetensorsIndex {
 };
 
 // Writes and syncs a new file. each: hashed one by one too, in the order of the file.
-Written write_safetensors(const std::string& path, std::span<const TensorView> tensors, const Metadata& metadata = {},
+Written write_safetensors(const FileAt& file, std::span<const TensorView> tensors, const Metadata& metadata = {},
                           OutputOptions options = {}, std::vector<WrittenTensor>* each = nullptr);
 
 // The two halves of reading a header; `where` is the path, for messages.

@@ -74,9 +74,9 @@ std::string format_header(std::span<const TensorEntry> tensors, const Metadata& 
   return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + json;
 }
 
-Written write_safetensors(const std::string& path, std::span<const TensorView> tensors, const Metadata& metadata, OutputOptions options,
+Written write_safetensors(const FileAt& file, std::span<const TensorView> tensors, const Metadata& metadata, OutputOptions options,
                           std::vector<WrittenTensor>* each) {
-  const auto order = in_file_order(tensors, path);
+  const auto order = in_file_order(tensors, file.path);
   std::vector<TensorEntry> entries;
   std::uint64_t at = 0;
   for (const TensorView* tensor : order) {
@@ -84,7 +84,7 @@ Written write_safetensors(const std::string& path, std::span<const TensorView> t
     at += tensor->data.size();
   }
   const auto header = format_header(entries, metadata);
-  Output output(path, options);
+  Output output(file, options);
   output.write(std::as_bytes(std::span(header)));
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (each != nullptr) each->push_back({order[i], header.size() + entries[i].begin, sha256_hex(order[i]->data)});

@@ -20,7 +20,7 @@ TensorEntry entry_of(const Cut& cut, std::uint64_t begin) {
 
 }  // namespace
 
-ShardWriter::ShardWriter(std::string folder, std::vector<std::string> names, std::vector<Cut> cuts, const Metadata& metadata,
+ShardWriter::ShardWriter(const Folder& folder, std::vector<std::string> names, std::vector<Cut> cuts, const Metadata& metadata,
                          OutputOptions options)
     : names_(std::move(names)), cuts_(std::move(cuts)), files_(names_.size()) {
   for (const Cut& cut : cuts_) {
@@ -34,7 +34,7 @@ ShardWriter::ShardWriter(std::string folder, std::vector<std::string> names, std
     file.header = header.size();
     file.filled = 0;
     file.entries = {};  // thousands of names, needed no longer
-    file.output = std::make_unique<Output>(fmt::format("{}/{}", folder, names_[i]), options);
+    file.output = std::make_unique<Output>(FileAt(folder, names_[i]), options);
     file.output->write(std::as_bytes(std::span(header)));
   }
   close_full_cuts();

@@ -15,7 +15,7 @@ namespace cohort::checkpoint {
 class ShardWriter {
  public:
   // cuts: by tensor, then element; of one group. One name for each file.
-  ShardWriter(std::string folder, std::vector<std::string> names, std::vector<Cut> cuts, const Metadata& metadata,
+  ShardWriter(const Folder& folder, std::vector<std::string> names, std::vector<Cut> cuts, const Metadata& metadata,
               OutputOptions options = {});
   void take(ConstBytes bytes);  // the next of the tensors' bytes
   Part finish();

@@ -1,7 +1,6 @@
 #include "cohort/checkpoint/sharded_save.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <thread>
@@ -19,17 +18,19 @@ namespace fs = std::filesystem;
 constexpr auto kPartPoll = std::chrono::milliseconds(10);  // polled, not notified: what another host writes raises no event here
 constexpr const char* kErrorText = "error";
 
-std::string part_path(const ShardedSave& sharded_save, int rank) { return fmt::format("{}/.part-{:05}", sharded_save.folder, rank); }
+std::string part_name(int rank) { return fmt::format(".part-{:05}", rank); }
+
+Folder open(const ShardedSave& sharded_save) { return {sharded_save.folder, sharded_save.own}; }
 
 bool there(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error);
 }
 
-void say(const ShardedSave& sharded_save, Manifest manifest, Part part) {
+void say(const Folder& folder, int rank, Manifest manifest, Part part) {
   manifest.files = std::move(part.files);
   manifest.pieces = std::move(part.pieces);
-  write_file_atomically(part_path(sharded_save, sharded_save.rank), format_manifest(manifest), 0600);
+  write_file_atomically({folder, part_name(rank)}, format_manifest(manifest), 0600);
 }
 
 // What this rank wrote is in the checkpoint of that name.
@@ -46,8 +47,20 @@ bool is_in(const std::string& path, std::int64_t step, const Part& part) {
   }
 }
 
-Part parse_part(const std::string& path, int rank, std::int64_t step) {
-  auto manifest = parse_manifest(read_regular_file(path, kMostManifestBytes), path, Whole::part);
+// An empty file needs no room on a full disk. Without it rank 0 waits until its patience is over, and no other save begins.
+void decline_without_words(const ShardedSave& sharded_save) noexcept {
+  try {
+    write_file_atomically({open(sharded_save), part_name(sharded_save.rank)}, "", 0600);
+  } catch (const std::exception& error) {
+    log_debug("{}: {}", sharded_save.folder, error.what());
+  }
+}
+
+Part parse_part(const Folder& folder, int rank, std::int64_t step) {
+  const auto path = folder.path_of(part_name(rank));
+  const auto text = read_regular_file({folder, part_name(rank)}, kMostManifestBytes);
+  if (text.empty()) throw_failure(Kind::system, "rank {} could not write its part, nor why: its disk has no room, or its log has the reason", rank);
+  auto manifest = parse_manifest(text, path, Whole::part);
   if (const auto error = manifest.texts.find(kErrorText); error != manifest.texts.end())
     throw_failure(Kind::system, "rank {} could not write its part: {}", rank, error->second);
   if (manifest.step != step) throw_failure(Kind::corrupt, "{}: of step {}, not {}", path, manifest.step, step);
@@ -56,11 +69,11 @@ Part parse_part(const std::string& path, int rank, std::int64_t step) {
 
 }  // namespace
 
-Part write_part(const std::string& folder, std::span<const TensorFile> files, bool reread) {
+Part write_part(const Folder& folder, std::span<const TensorFile> files, bool reread) {
   Part part;
   for (const TensorFile& file : files) {
     std::vector<WrittenTensor> each;
-    const auto w = write_safetensors(fmt::format("{}/{}", folder, file.name), file.tensors, file.metadata, {.mode = 0600}, &each);
+    const auto w = write_safetensors({folder, file.name}, file.tensors, file.metadata, {.mode = 0600}, &each);
     part.files.push_back({file.name, w.bytes, w.sha256});
     for (const WrittenTensor& t : each) {
       const TensorView& view = *t.tensor;
@@ -84,9 +97,10 @@ Saved contribute(const ShardedSave& sharded_save, const Manifest& manifest, std:
     throw_failure(Kind::aborted, "checkpoint of step {} was called off; rank 0 reports why, and older ones stay", manifest.step);
   };
   try {
-    part = write_part(sharded_save.folder, files, true);
+    const Folder folder = open(sharded_save);
+    part = write_part(folder, files, true);
     for (const ManifestFile& file : part.files) saved.bytes += file.bytes;
-    say(sharded_save, bare, part);
+    say(folder, sharded_save.rank, bare, part);
   } catch (const Failure& failure) {
     if (!there(sharded_save.folder)) called_off();
     decline(sharded_save, manifest.step, failure.error());
@@ -107,24 +121,25 @@ void decline(const ShardedSave& sharded_save, std::int64_t step, const Error& wh
   try {
     Manifest bare{.step = step, .world_size = sharded_save.ranks};
     bare.texts[kErrorText] = printable(why.what);
-    if (there(sharded_save.folder)) say(sharded_save, bare, {});
-  } catch (const std::exception& error) {  // rank 0 gives up after its patience
-    log_error("checkpoint of step {}: rank {} failed, and could not write that it did: {}", step, sharded_save.rank, error.what());
+    if (there(sharded_save.folder)) say(open(sharded_save), sharded_save.rank, bare, {});
+  } catch (const std::exception& error) {
+    log_error("checkpoint of step {}: rank {} failed, and could not write why: {}", step, sharded_save.rank, error.what());
+    decline_without_words(sharded_save);
   }
 }
 
 std::vector<Part> await_parts(const ShardedSave& sharded_save, std::int64_t step) {
   const Deadline deadline = Deadline::in(sharded_save.patience);
+  const Folder folder = open(sharded_save);
   std::vector<Part> parts;
   std::vector<bool> came(static_cast<std::size_t>(sharded_save.ranks), false);
   parts.resize(static_cast<std::size_t>(sharded_save.ranks));
   for (int missing = sharded_save.ranks - 1; missing > 0;) {
     for (int rank = 1; rank < sharded_save.ranks; ++rank) {
-      const auto path = part_path(sharded_save, rank);
       const auto at = static_cast<std::size_t>(rank);
-      if (came[at] || !there(path)) continue;
-      parts[at] = parse_part(path, rank, step);
-      if (::unlink(path.c_str()) != 0) throw_system(fmt::format("remove {}", path));
+      if (came[at] || !folder.has(part_name(rank))) continue;
+      parts[at] = parse_part(folder, rank, step);
+      folder.remove_file(part_name(rank));
       came[at] = true;
       --missing;
     }

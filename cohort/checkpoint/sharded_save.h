@@ -21,6 +21,7 @@ struct ShardedSave {
   std::string folder;  // the temporary one
   int rank = 0, ranks = 1;
   Seconds patience{600};  // a slow disk may take so long for one rank's files more than for another's
+  int own = 0;            // the last parts of the path that are no links (base/folder.h)
 };
 
 struct Part {
@@ -29,7 +30,7 @@ struct Part {
 };
 
 // Writes files and lists what is in them; reread: and reads them back.
-Part write_part(const std::string& folder, std::span<const TensorFile> files, bool reread);
+Part write_part(const Folder& folder, std::span<const TensorFile> files, bool reread);
 
 // A rank above 0. path: the name that the whole checkpoint will have.
 Saved contribute(const ShardedSave& sharded_save, const Manifest& manifest, std::span<const TensorFile> files, const std::string& path);

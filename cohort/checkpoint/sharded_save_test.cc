@@ -1,8 +1,10 @@
 #include "cohort/checkpoint/sharded_save.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -102,6 +104,22 @@ TEST(ShardedSave, ASaveThatIsCalledOffIsGoneAlthoughAnotherStillWritesIntoIt) {
   }
 }
 
+TEST(ShardedSave, APartIsWrittenNowhereElseWhenALinkIsPutInPlaceOfTheFolderAboveIt) {
+  const MemoryDir run, elsewhere;
+  const auto folder = run.file("checkpoints");
+  Store(folder, {.followed = false});
+  const StagingDirectory staging(staging_path(folder, 2), 1);
+  fs::rename(folder, run.file("moved"));
+  fs::create_directory_symlink(elsewhere.path(), folder);
+  fs::create_directory(elsewhere.file(staging.name()));
+  Job job(2);
+  const ShardedSave sharded_save{staging.path(), 1, 2, Seconds{0.05}, 2};
+  EXPECT_THAT(failure_of([&] { contribute(sharded_save, job.manifest, job.files[1], folder + "/step-00000002"); }).what,
+              HasSubstr(folder + " is a symbolic link"));
+  decline(sharded_save, 2, {Kind::system, "busy", kNoRank});
+  EXPECT_TRUE(fs::is_empty(elsewhere.file(staging.name())));
+}
+
 TEST(ShardedSave, RanksThatDisagreeOnTheirPartsSaveNothing) {
   const MemoryDir folder;
   const Store store(folder.path());
@@ -125,6 +143,19 @@ TEST(ShardedSave, EveryWaitIsBounded) {
               HasSubstr("rank 0 did not end the save within"));
   decline(sharded_save, 2, {Kind::system, "busy", kNoRank});
   EXPECT_THAT(failure_of([&] { await_parts(sharded_save, 2); }).what, HasSubstr("rank 1 could not write its part: busy"));
+}
+
+TEST(ShardedSave, ARankWithoutRoomToSayWhyCallsTheSaveOffAllTheSame) {
+  const MemoryDir folder;
+  const StagingDirectory staging(staging_path(folder.path(), 2));
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit no_room{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &no_room), 0);
+  decline({staging.path(), 1, 2}, 2, {Kind::system, "No space left on device", kNoRank});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(failure_of([&] { await_parts({staging.path(), 0, 2}, 2); }).what, HasSubstr("rank 1 could not write its part, nor why"));
 }
 
 }  // namespace

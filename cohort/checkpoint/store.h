@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cohort/base/error.h"
+#include "cohort/base/folder.h"
 #include "cohort/checkpoint/fence.h"
 #include "cohort/checkpoint/manifest.h"
 #include "cohort/checkpoint/safetensors.h"
@@ -64,6 +65,7 @@ struct StoreOptions {
   int keep = 3;          // whole checkpoints to keep, at least 1
   bool reread = true;    // read a new one back and compare digests before it gets its name and older ones go
   bool followed = true;  // what leads to the folder; false: a symbolic link or anything else in its place is refused, also at each save
+  bool prepared = true;  // false: the folder is not looked at before prepare() or the first save
   // A save of an earlier epoch, or of another job, than the one that began from here gets no name and removes nothing. With it the manifest
   // says which job wrote ("job" of its texts), and checkpoints of jobs that came after this Store was made are not counted or removed.
   Fence fence{};
@@ -71,9 +73,12 @@ struct StoreOptions {
 
 class Store {
  public:
-  // Makes the folder (0700) if need be, durably, and removes temporaries that no living process writes.
   explicit Store(std::string folder, StoreOptions options = {});
+  // Makes the folder (0700) if need be, durably, and removes temporaries that no living process writes.
+  void prepare();
   const std::string& folder() const { return folder_; }
+  Folder open() const { return {folder_, own()}; }
+  int own() const { return options_.followed ? 0 : 1; }  // the last parts of its path that are no links (base/folder.h)
 
   // manifest.files is filled in here. A step that is there already is exchanged in one instant.
   Saved save(Manifest manifest, std::span<const TensorFile> files) const;
@@ -86,13 +91,15 @@ class Store {
   Checkpoint verify(const std::string& path) const;
 
  private:
-  Saved guarded(Manifest manifest, std::span<const TensorFile> files, const std::function<void(Saved&)>& make) const;
-  std::vector<ManifestFile> write_files(const std::string& into, std::span<const TensorFile> files) const;
-  void complete(StagingDirectory& staging, const Saved& saved) const;
-  bool publish(const std::string& temporary, const std::string& path) const;  // true: exchanged with one that was there
-  void prune(Saved& saved) const;
+  Saved guarded(Manifest manifest, std::span<const TensorFile> files, const std::function<Folder(Saved&)>& make) const;
+  std::vector<ManifestFile> write_files(const Folder& into, std::span<const TensorFile> files) const;
+  Folder complete(StagingDirectory& staging, const Saved& saved) const;  // the folder that it is in now
+  bool publish(const StagingDirectory& staging, const std::string& name) const;  // true: exchanged with one that was there
+  std::vector<Listed> list(const Folder& folder) const;
+  void prune(const Folder& folder, Saved& saved) const;
+  void remove_old(const Folder& folder, const Listed& old, Saved& saved) const;
   bool look(Newest& newest, const std::function<void(const Checkpoint&)>& accept) const;
-  void note_jobs();
+  void note_jobs(const Folder& folder);
   bool may_remove(const Manifest& manifest) const;
 
   std::string folder_;
@@ -105,6 +112,7 @@ inline constexpr const char* kJobText = "job";  // of the manifest's texts: who 
 std::string step_name(std::int64_t step);                              // "step-00001200"
 std::optional<std::int64_t> step_of_name(std::string_view name);       // only of names that step_name gives
 Manifest read_manifest(const std::string& folder, std::int64_t step);  // manifest, step and the files' sizes, not their digests
-void check_digests(const std::string& folder, const Manifest& manifest);
+Manifest read_manifest(const Folder& folder, std::int64_t step);
+void check_digests(const Folder& folder, const Manifest& manifest);
 
 }  // namespace cohort::checkpoint

@@ -1,5 +1,6 @@
 // Checkpoints of processes that die, and on disks that are full.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sched.h>
@@ -7,8 +8,11 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <random>
 
@@ -140,22 +144,28 @@ void kill_at_every_system_call(std::int64_t step) {
 TEST(StoreProcess, KilledAtEverySystemCallOfASaveThatPrunesTheNewestHolds) { kill_at_every_system_call(3); }
 TEST(StoreProcess, KilledAtEverySystemCallOfASaveThatReplacesTheNewestHolds) { kill_at_every_system_call(2); }
 
-// A disk of 1 MiB where this process may mount one, else files of at most 1 MiB.
-const char* make_small_disk(const std::string& folder) {
-  const bool own = ::unshare(CLONE_NEWNS) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0;
-  if (own && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-      ::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=1m") == 0)
-    return "No space left on device";
-  std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit limit{1_MiB, 1_MiB};
-  EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  return "File too large";
+// A disk of 1 MiB that this process alone sees: as `unshare -rm` has it, which tools/test_needs.py probes.
+void mount_small_disk(const std::string& folder) {
+  const std::string own_user = fmt::format("0 {} 1", ::getuid()), own_group = fmt::format("0 {} 1", ::getgid());
+  ASSERT_EQ(::unshare(CLONE_NEWUSER | CLONE_NEWNS), 0) << std::strerror(errno);
+  spill("/proc/self/setgroups", "deny");
+  spill("/proc/self/uid_map", own_user);
+  spill("/proc/self/gid_map", own_group);
+  ASSERT_EQ(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0) << std::strerror(errno);
+  ASSERT_EQ(::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=1m"), 0) << std::strerror(errno);
 }
 
-TEST(StoreProcess, OnAFullDiskTheOldCheckpointStaysAndTheNextMaySucceed) {
+void limit_files(const std::string&) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{1_MiB, 1_MiB};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+void save_where_room_is(void (*made_scarce)(const std::string& folder), const char* reason) {
   const TempDir folder;
   const pid_t child = in_child([&] {
-    const std::string reason = make_small_disk(folder.path());
+    made_scarce(folder.path());
+    if (testing::Test::HasFailure()) return;
     const Store store(folder.path());
     const SampleCheckpoint first(1, 10'000), huge(2, 1'000'000), third(3, 10'000);
     store.save(first.manifest, first.files);
@@ -173,6 +183,10 @@ TEST(StoreProcess, OnAFullDiskTheOldCheckpointStaysAndTheNextMaySucceed) {
   const int status = status_of(child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
+TEST(StoreProcess, OnAFullDiskTheOldCheckpointStaysAndTheNextMaySucceed) {
+  save_where_room_is(mount_small_disk, "No space left on device");
+}
+TEST(StoreProcess, WhereFilesMayNotGrowTheOldCheckpointStaysAndTheNextMaySucceed) { save_where_room_is(limit_files, "File too large"); }
 
 }  // namespace
 }  // namespace cohort::checkpoint

@@ -59,9 +59,33 @@ TEST(Store, ThatFollowsNothingRefusesALinkInPlaceOfItsFolderAtTheStartAndAtEachS
   fs::create_directory_symlink(elsewhere.path(), folder);
   EXPECT_THAT(failure_of([&] { save(store, 2); }).what, HasSubstr(folder + " is a symbolic link"));
   EXPECT_EQ(failure_of([&] { Store(folder, {.followed = false}); }).kind, Kind::corrupt);
+  EXPECT_EQ(failure_of([&] { raise_fence(Folder(folder, 1), {"a", 1}); }).kind, Kind::corrupt);
   EXPECT_TRUE(fs::is_empty(elsewhere.path()));
   save(Store(folder), 3);  // of a program's own: the link is its user's
   EXPECT_TRUE(fs::exists(elsewhere.file("step-00000003")));
+}
+
+// Somebody exchanges the folder and a link that leads elsewhere, again and again.
+TEST(Store, ThatFollowsNothingWritesNowhereElseWhileALinkComesAndGoesInItsPlace) {
+  const MemoryDir run, elsewhere;
+  const auto folder = run.file("checkpoints"), link = run.file("link");
+  const Store store(folder, {.keep = 1, .followed = false, .fence = {"a", 1}});
+  fs::create_directory_symlink(elsewhere.path(), link);
+  std::atomic<bool> stop = false;
+  std::thread exchanges([&] {
+    while (!stop) ::renameat2(AT_FDCWD, folder.c_str(), AT_FDCWD, link.c_str(), RENAME_EXCHANGE);
+  });
+  int saved = 0;
+  for (int step = 1; step <= 200; ++step) try {
+      save(store, step);
+      ++saved;
+    } catch (const Failure& failure) {  // it met the link
+      EXPECT_TRUE(failure.kind() == Kind::corrupt || failure.kind() == Kind::system) << failure.what();
+    }
+  stop = true;
+  exchanges.join();
+  EXPECT_GT(saved, 0);
+  EXPECT_TRUE(fs::is_empty(elsewhere.path())) << fs::directory_iterator(elsewhere.path())->path();
 }
 
 TEST(Store, FilesAreForTheirOwnerOnly) {
@@ -190,7 +214,7 @@ TEST(Store, LinksAndFifosForAManifestOrAStepAreRefusedAtOnce) {
   EXPECT_EQ(newest.checkpoint->manifest.step, 1);
   std::vector<std::string> why;
   for (const Refusal& refusal : newest.refused) why.push_back(refusal.error.what);
-  EXPECT_THAT(why, ElementsAre(HasSubstr("Not a directory"), HasSubstr("symbolic link"), HasSubstr("symbolic link"),
+  EXPECT_THAT(why, ElementsAre(HasSubstr("is no folder"), HasSubstr("symbolic link"), HasSubstr("symbolic link"),
                                HasSubstr("no regular file"), HasSubstr("symbolic link")));
 }
 

@@ -23,8 +23,9 @@ constexpr std::size_t kPieceBytes = 1_MiB;  // stays in L2 between read and hash
 std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
 // Reads until the end, whatever stat said, and at most one byte more than expected.
-void check_digest(const std::string& path, const ManifestFile& file) {
-  const Fd fd = open_regular(path, O_RDONLY);
+void check_digest(const Folder& folder, const ManifestFile& file) {
+  const std::string path = folder.path_of(file.name);
+  const Fd fd = open_regular({folder, file.name}, O_RDONLY);
   ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   std::vector<std::byte> piece(kPieceBytes);
   Sha256 hash;
@@ -63,15 +64,16 @@ std::string Checkpoint::file(std::string_view name) const {
   throw_unknown(fmt::format("file of {}", path), name, known);
 }
 
-Manifest read_manifest(const std::string& folder, std::int64_t step) {
-  const auto path = fmt::format("{}/{}", folder, kManifestName);
-  refuse_linked_step(folder);
-  auto manifest = parse_manifest(read_regular_file(path, kMostManifestBytes), path);
+Manifest read_manifest(const std::string& folder, std::int64_t step) { return read_manifest(open_step_folder(folder), step); }
+
+Manifest read_manifest(const Folder& folder, std::int64_t step) {
+  const auto path = folder.path_of(kManifestName);
+  auto manifest = parse_manifest(read_regular_file({folder, std::string(kManifestName)}, kMostManifestBytes), path);
   if (manifest.step != step) throw_failure(Kind::corrupt, "{}: of step {}, in the folder of step {}", path, manifest.step, step);
   for (const ManifestFile& file : manifest.files) {
     struct stat st {};
-    const auto of = fmt::format("{}/{}", folder, file.name);
-    if (::lstat(of.c_str(), &st) != 0) throw_system(fmt::format("stat {}", of));
+    const auto of = folder.path_of(file.name);
+    if (::fstatat(folder.fd(), file.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) throw_system(fmt::format("stat {}", of));
     if (!S_ISREG(st.st_mode)) throw_failure(Kind::corrupt, "{} is no regular file", of);
     if (static_cast<std::uint64_t>(st.st_size) != file.bytes)
       throw_failure(Kind::corrupt, "{}: {} bytes, the manifest says {}", of, st.st_size, file.bytes);
@@ -79,24 +81,25 @@ Manifest read_manifest(const std::string& folder, std::int64_t step) {
   return manifest;
 }
 
-void check_digests(const std::string& folder, const Manifest& manifest) {
-  for (const ManifestFile& file : manifest.files) check_digest(fmt::format("{}/{}", folder, file.name), file);
+void check_digests(const Folder& folder, const Manifest& manifest) {
+  for (const ManifestFile& file : manifest.files) check_digest(folder, file);
 }
 
 Checkpoint Store::verify(const std::string& path) const {
   const auto step = step_of_name(name_of(path));
   if (!step) throw_failure(Kind::usage, "{} is no checkpoint: its name is not like {}", path, step_name(1200));
-  Checkpoint checkpoint{path, read_manifest(path, *step)};
-  check_digests(path, checkpoint.manifest);
+  const Folder folder = open_step_folder(path, own());
+  Checkpoint checkpoint{path, read_manifest(folder, *step)};
+  check_digests(folder, checkpoint.manifest);
   return checkpoint;
 }
 
-std::vector<Listed> Store::list() const {
+std::vector<Listed> Store::list() const { return list(open()); }
+
+std::vector<Listed> Store::list(const Folder& folder) const {
   std::vector<Listed> found;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error))
-    if (const auto step = step_of_name(entry->path().filename().string())) found.push_back({*step, entry->path().string()});
-  if (error) throw_system(fmt::format("list {}", folder_), error.value());
+  for (const std::string& name : folder.names())
+    if (const auto step = step_of_name(name)) found.push_back({*step, fmt::format("{}/{}", folder_, name)});
   std::sort(found.begin(), found.end(), [](const Listed& a, const Listed& b) { return a.step > b.step; });
   return found;
 }

@@ -1,5 +1,6 @@
 // cohort predict: pictures, folders and tables through what a run has learned.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -65,6 +66,7 @@ int run(int argc, char** argv) {
                                     std::pair{"--max-inflate-ratio", limits.max_inflate_ratio}})
     args.insert(args.end(), {name, std::to_string(value)});
   if (json) args.emplace_back("--json");
+  if (::isatty(STDOUT_FILENO) == 1) args.emplace_back("--terminal");
   for (const auto& plugin : plugins) args.insert(args.end(), {"--plugin", plugin});
   args.emplace_back("--");
   args.insert(args.end(), files.begin(), files.end());

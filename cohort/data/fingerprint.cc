@@ -52,7 +52,6 @@ std::uint64_t hash_sample(const Dataset& set, std::int64_t index, Scratch& scrat
   const Sample sample = set.sample(index, scratch);
   const Form& form = set.form();
   std::uint64_t hash = content_hash(bytes_at(sample.input, form.bytes()), static_cast<std::uint64_t>(index));
-  if (form.ids > 0) return content_hash(bytes_at(sample.ids, form.ids * std::int64_t{sizeof(std::int64_t)}), hash);
   if (form.targets > 0) return content_hash(bytes_at(sample.values, form.targets * std::int64_t{sizeof(float)}), hash);
   if (form.ids > 0) return content_hash(bytes_at(sample.ids, form.ids * std::int64_t{sizeof(std::int64_t)}), hash);
   if (form.next_tokens) return content_hash(bytes_at(sample.targets, form.labels()), hash);

@@ -79,8 +79,6 @@ void check_form(const Form& form, std::string_view where) {
   const auto elements = static_cast<std::size_t>(form.elements());
   if (form.input == Input::pixels && form.shape.size() != 3) refuse_form(where, "shape", "of images is channels, height and width");
   if ((form.input == Input::tokens) != (form.vocabulary > 0)) refuse_form(where, "tokens", "goes with token input, and with no other");
-  if (form.classes == 0 && form.targets == 0 && form.vocabulary == 0 && form.ids == 0)
-    refuse_form(where, "classes", "and targets are 0: nothing to predict");
   if (form.classes > 0 && form.targets > 0) refuse_form(where, "targets", "and classes exclude each other");
   const auto named = static_cast<std::size_t>(form.targets > 0 ? form.targets : form.classes);
   if (!form.names.empty() && form.names.size() != named)

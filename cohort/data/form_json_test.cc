@@ -21,7 +21,8 @@ const std::vector<std::string> kWhole{
     R"({"shape": [16], "classes": 32, "names": [], "tokens": 32, "input": "tokens"})",
     R"({"shape": [2], "classes": 0, "names": ["price"], "tokens": 0, "input": "float values", "targets": 1,)"
     R"( "columns": ["x", "y"], "fill": [0.5, -1]})",
-    R"({"shape": [4], "classes": 0, "names": [], "tokens": 1, "input": "tokens", "wide": true, "ids": 3})"};
+    R"({"shape": [4], "classes": 0, "names": [], "tokens": 1, "input": "tokens", "wide": true, "ids": 3})",
+    R"({"shape": [2], "classes": 0, "names": [], "tokens": 0, "input": "float values"})"};  // of a set that does not count its classes
 
 TEST(FormJson, GivesBackWhatWasWritten) {
   for (const auto& text : kWhole) {
@@ -55,7 +56,7 @@ TEST(FormJson, NumbersThatDoNotBelongTogetherAreRefusedByName) {
   refused(3, "columns", {"x"}, "1 entries for 2");
   refused(3, "fill", {1, 2, 3}, "3 entries for 2");
   refused(3, "fill", {1, nullptr}, "no finite number");
-  refused(3, "targets", 0, "");
+  refused(3, "names", {"a", "b"}, "2 entries for 1");
   refused(3, "input", "sounds", "none of");
   for (const char* text : {"", "[]", "{", "null", "{}"})
     EXPECT_EQ(failure_of([&] { form_of_json(text, "run"); }).kind, Kind::corrupt) << text;

@@ -113,8 +113,8 @@ BeginEpoch read_begin(Reader& r) {
   b.roster = group::decode_roster(r.rest_bytes());
   const auto inside = [&](Rank rank) { return rank.value < b.roster.size(); };
   if (!b.rank || !inside(b.rank) || !inside(b.heal_from) || b.heal_from == b.rank || b.roster.epoch.value == 0)
-    throw_failure(Kind::corrupt, "{}: rank {} of {}, with the state of rank {}, in epoch {}", kWhat, b.rank.value, b.roster.size(),
-                  b.heal_from.value, b.roster.epoch.value);
+    throw_failure(Kind::corrupt, "{}: rank {} of {}, with the state of rank {}, in membership epoch {}", kWhat, b.rank.value,
+                  b.roster.size(), b.heal_from.value, b.roster.epoch.value);
   return b;
 }
 

@@ -44,7 +44,7 @@ Formed read_formed(net::ByteReader& r) {
   if (base != kNoStep) formed.base = step_of(base);
   formed.holders = r.number<std::uint32_t>();
   const auto count = r.number<std::uint64_t>();
-  if (count > r.left() / sizeof(WorkerId)) throw_failure(Kind::corrupt, "a decision log announces an epoch of {} workers", count);
+  if (count > r.left() / sizeof(WorkerId)) throw_failure(Kind::corrupt, "a decision log announces a membership epoch of {} workers", count);
   std::vector<WorkerId> ids(count);
   for (WorkerId& id : ids) id = WorkerId{r.number<std::uint64_t>()};
   const std::string rest = r.letters(r.left());
@@ -61,20 +61,20 @@ void check_roster(const Formed& formed) {
   for (std::size_t i = 0; i < formed.roster.size(); ++i) {
     const Worker& worker = formed.roster[i];
     if (worker.member.rank.value != static_cast<std::int32_t>(i))
-      throw_failure(Kind::corrupt, "epoch {} lists rank {} at position {}", formed.epoch.value, worker.member.rank.value, i);
+      throw_failure(Kind::corrupt, "membership epoch {} lists rank {} at position {}", formed.epoch.value, worker.member.rank.value, i);
     if (!ids.insert(worker.id).second)
-      throw_failure(Kind::corrupt, "epoch {} lists worker {:x} twice", formed.epoch.value, worker.id.value);
+      throw_failure(Kind::corrupt, "membership epoch {} lists worker {:x} twice", formed.epoch.value, worker.id.value);
   }
-  if (ids.empty()) throw_failure(Kind::corrupt, "epoch {} has no members", formed.epoch.value);
+  if (ids.empty()) throw_failure(Kind::corrupt, "membership epoch {} has no members", formed.epoch.value);
   if (formed.holders > ids.size() || (formed.holders > 0) != formed.base.has_value())
-    throw_failure(Kind::corrupt, "epoch {} of {} workers cannot have {} holders of its first state", formed.epoch.value, ids.size(),
-                  formed.holders);
+    throw_failure(Kind::corrupt, "membership epoch {} of {} workers cannot have {} holders of its first state", formed.epoch.value,
+                  ids.size(), formed.holders);
 }
 
 void follow(CoordinatorState& coordinator_state, const Formed& formed) {
   if (formed.epoch.value != coordinator_state.epoch.value + 1)
-    throw_failure(Kind::corrupt, "epoch {} cannot follow epoch {}", formed.epoch.value, coordinator_state.epoch.value);
-  if (coordinator_state.finished) throw_failure(Kind::corrupt, "epoch {} cannot follow the end of training", formed.epoch.value);
+    throw_failure(Kind::corrupt, "membership epoch {} cannot follow {}", formed.epoch.value, coordinator_state.epoch.value);
+  if (coordinator_state.finished) throw_failure(Kind::corrupt, "membership epoch {} cannot follow the end of training", formed.epoch.value);
   check_roster(formed);
   coordinator_state.epoch = formed.epoch;
   coordinator_state.base = formed.base;
@@ -87,8 +87,8 @@ void follow(CoordinatorState& coordinator_state, const Formed& formed) {
 void follow(CoordinatorState& coordinator_state, const ShardTransferred& transferred) {
   if (!coordinator_state.rank_of(transferred.worker) || transferred.to.value < kNoRank.value ||
       transferred.to.value >= std::ssize(coordinator_state.roster))
-    throw_failure(Kind::corrupt, "worker {:x} transferred its state to rank {}, and epoch {} has {} ranks", transferred.worker.value,
-                  transferred.to.value, coordinator_state.epoch.value, coordinator_state.roster.size());
+    throw_failure(Kind::corrupt, "worker {:x} transferred its state to rank {}, and membership epoch {} has {} ranks",
+                  transferred.worker.value, transferred.to.value, coordinator_state.epoch.value, coordinator_state.roster.size());
   coordinator_state.transferred[transferred.worker] = transferred.to;
 }
 
@@ -116,7 +116,7 @@ void apply(CoordinatorState& coordinator_state, const Entry& entry) {
                    [&](const Formed& e) { follow(coordinator_state, e); },
                    [&](const Gone& e) {
                      if (!coordinator_state.rank_of(e.worker))
-                       throw_failure(Kind::corrupt, "worker {:x} is gone, but was not in epoch {}", e.worker.value,
+                       throw_failure(Kind::corrupt, "worker {:x} is gone, but was not in membership epoch {}", e.worker.value,
                                      coordinator_state.epoch.value);
                      coordinator_state.gone.insert(e.worker);
                    },

@@ -51,7 +51,7 @@ void ElasticWorker::guard(std::function<void(const Error&)> abort) {
   Impl& s = *impl_;
   const std::lock_guard lock(s.mutex);
   s.abort = std::move(abort);
-  if (s.sealed && s.abort) std::exchange(s.abort, nullptr)({Kind::aborted, "the epoch is over", kNoRank});
+  if (s.sealed && s.abort) std::exchange(s.abort, nullptr)({Kind::aborted, "the membership epoch is over", kNoRank});
 }
 
 net::Listener ElasticWorker::listener() const {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@ namespace {
 
 using Event = HistoryLine::Event;
 using Lines = std::vector<const HistoryLine*>;
+constexpr std::uint32_t kLastEpoch = std::numeric_limits<std::uint32_t>::max();
 
 class Judge {
  public:
@@ -75,16 +77,16 @@ void Judge::one_epoch_per_step() {
   for (const auto& [step, by_epoch] : commits_) {
     for (auto at = by_epoch.begin(), next = std::next(at); next != by_epoch.end(); ++at, ++next)
       if (!voided(step, at->first, next->first))
-        breaks("P6", "step {} was committed by epoch {} and again by epoch {}", step, at->first, next->first);
+        breaks("P6", "step {} was committed by membership epoch {} and again by membership epoch {}", step, at->first, next->first);
     const std::uint32_t epoch = by_epoch.rbegin()->first;
     if (epoch < latest && !voided(step, epoch, latest))
-      breaks("P6", "step {} was committed by epoch {}, after a step before it by epoch {}", step, epoch, latest);
+      breaks("P6", "step {} was committed by membership epoch {}, after a step before it by membership epoch {}", step, epoch, latest);
     latest = std::max(latest, epoch);
     for (const auto& [e, lines] : by_epoch) {
       std::set<std::int32_t> ranks;
       for (const HistoryLine* line : lines)
         if (!ranks.insert(line->rank.value).second)
-          breaks("P6", "epoch {} has two that committed step {} as rank {}", e, step, line->rank.value);
+          breaks("P6", "membership epoch {} has two that committed step {} as rank {}", e, step, line->rank.value);
     }
   }
 }
@@ -113,9 +115,10 @@ void Judge::every_worker_in_order() {
       if (line->event != Event::commit) continue;
       const std::int64_t before = at.value_or(base_);
       if (line->step <= before)
-        breaks("P1", "worker {} applied step {} (epoch {}) again, after step {}", worker, line->step, line->epoch.value, before);
+        breaks("P1", "worker {} applied step {} (membership epoch {}) again, after step {}", worker, line->step, line->epoch.value, before);
       else if (line->step > before + 1)
-        breaks("P1", "worker {} applied step {} (epoch {}) after step {}: it skipped some", worker, line->step, line->epoch.value, before);
+        breaks("P1", "worker {} applied step {} (membership epoch {}) after step {}: it skipped some", worker, line->step,
+               line->epoch.value, before);
       at = line->step;
     }
   }
@@ -129,7 +132,7 @@ void Judge::little_in_vain() {
       if (at == commits_.end() || !at->second.contains(epoch)) vain.push_back(step);
     }
     if (vain.size() > 1)
-      breaks("P1", "epoch {} computed {} steps in vain, from step {} on: at most one may be", epoch, vain.size(), vain[0]);
+      breaks("P1", "membership epoch {} computed {} steps in vain, from step {} on: at most one may be", epoch, vain.size(), vain[0]);
   }
 }
 
@@ -139,8 +142,8 @@ void Judge::equal_parameters() {
       const auto first = std::ranges::find_if(lines, [](const HistoryLine* l) { return !l->hash.empty(); });
       for (auto at = first; at != lines.end(); ++at)
         if (!(*at)->hash.empty() && (*at)->hash != (*first)->hash)
-          breaks("P2", "after step {} of epoch {} rank {} has parameters {} and rank {} has {}", step, epoch, (*first)->rank.value,
-                 (*first)->hash, (*at)->rank.value, (*at)->hash);
+          breaks("P2", "after step {} of membership epoch {} rank {} has parameters {} and rank {} has {}", step, epoch,
+                 (*first)->rank.value, (*first)->hash, (*at)->rank.value, (*at)->hash);
     }
   }
   for (const HistoryLine& line : lines_) {
@@ -150,8 +153,8 @@ void Judge::equal_parameters() {
     if (epoch == step->second.begin()) continue;
     const HistoryLine& source = *std::prev(epoch)->second.front();
     if (!source.hash.empty() && source.hash != line.hash)
-      breaks("P2", "rank {} of epoch {} received parameters {} after step {}, which are {}", line.rank.value, line.epoch.value, line.hash,
-             line.step, source.hash);
+      breaks("P2", "rank {} of membership epoch {} received parameters {} after step {}, which are {}", line.rank.value, line.epoch.value,
+             line.hash, line.step, source.hash);
   }
 }
 
@@ -159,9 +162,9 @@ void Judge::samples_once() {
   std::int64_t data_epoch = -1, next = 0, of = 0;
   std::unordered_map<std::int64_t, std::int64_t> taken;  // sample: the step that took it
   for (const auto& [step, by_epoch] : commits_) {
-    const Lines& lines = final_commit(step).second;
+    const auto& [committed_by, lines] = final_commit(step);
     const HistoryLine& head = *lines.front();
-    if (head.of == 0) continue;
+    if (head.of == 0 || voided(step, committed_by, kLastEpoch)) continue;  // after a restart the job did not come as far again
     for (const HistoryLine* line : lines)
       if (line->data_epoch != head.data_epoch || line->first != head.first || line->total != head.total || line->of != head.of)
         breaks("P3", "at step {} ranks {} and {} do not agree which samples it takes", step, head.rank.value, line->rank.value);

@@ -74,10 +74,10 @@ TEST(History, P1SeesALostStep) {
 TEST(History, P1SeesAStepAppliedTwiceOrLeftOutByOneWorker) {
   auto twice = undisturbed();
   twice.push_back(commit(6, 0));
-  EXPECT_THAT(verdict(twice), HasSubstr("P1: worker w0 applied step 6 (epoch 1) again, after step 6"));
+  EXPECT_THAT(verdict(twice), HasSubstr("P1: worker w0 applied step 6 (membership epoch 1) again, after step 6"));
   auto left_out = undisturbed();
   left_out.erase(left_out.begin() + 5);  // rank 1's step 3
-  EXPECT_THAT(verdict(left_out), HasSubstr("P1: worker w1 applied step 4 (epoch 1) after step 2: it skipped some"));
+  EXPECT_THAT(verdict(left_out), HasSubstr("P1: worker w1 applied step 4 (membership epoch 1) after step 2: it skipped some"));
 }
 
 TEST(History, P1AllowsOneStepInVainAndNotTwo) {
@@ -85,13 +85,13 @@ TEST(History, P1AllowsOneStepInVainAndNotTwo) {
   lines.push_back(other(Event::start, 7, "w0", 1));
   EXPECT_EQ(verdict(lines), "");
   lines.push_back(other(Event::start, 8, "w0", 1));
-  EXPECT_THAT(verdict(lines), HasSubstr("P1: epoch 1 computed 2 steps in vain, from step 7 on"));
+  EXPECT_THAT(verdict(lines), HasSubstr("P1: membership epoch 1 computed 2 steps in vain, from step 7 on"));
 }
 
 TEST(History, P2SeesParametersThatDiffer) {
   auto lines = undisturbed();
   lines[7].hash = "other";
-  EXPECT_THAT(verdict(lines), HasSubstr("P2: after step 4 of epoch 1 rank 0 has parameters h4 and rank 1 has other"));
+  EXPECT_THAT(verdict(lines), HasSubstr("P2: after step 4 of membership epoch 1 rank 0 has parameters h4 and rank 1 has other"));
 }
 
 TEST(History, P2SeesANewcomerThatReceivedTheWrongState) {
@@ -99,7 +99,7 @@ TEST(History, P2SeesANewcomerThatReceivedTheWrongState) {
   lines.push_back(other(Event::heal, 6, "new", 2, "h6"));
   EXPECT_EQ(verdict(lines), "");
   lines.push_back(other(Event::heal, 6, "newer", 2, "h5"));
-  EXPECT_THAT(verdict(lines), HasSubstr("P2: rank 0 of epoch 2 received parameters h5 after step 6, which are h6"));
+  EXPECT_THAT(verdict(lines), HasSubstr("P2: rank 0 of membership epoch 2 received parameters h5 after step 6, which are h6"));
 }
 
 TEST(History, P3SeesASampleTakenTwice) {
@@ -138,14 +138,14 @@ TEST(History, P3SeesRanksThatDisagreeAndSamplesThatDoNotExist) {
 TEST(History, P6SeesAStepThatTwoEpochsCommitted) {
   auto lines = undisturbed();
   lines[9].epoch = Epoch{2};
-  EXPECT_THAT(verdict(lines), HasSubstr("P6: step 5 was committed by epoch 1 and again by epoch 2"));
+  EXPECT_THAT(verdict(lines), HasSubstr("P6: step 5 was committed by membership epoch 1 and again by membership epoch 2"));
 }
 
 TEST(History, P6SeesAnOldEpochThatGoesOn) {
   auto lines = undisturbed();
   for (HistoryLine& l : lines)
     if (l.step == 5) l.epoch = Epoch{2};
-  EXPECT_THAT(verdict(lines), HasSubstr("P6: step 6 was committed by epoch 1, after a step before it by epoch 2"));
+  EXPECT_THAT(verdict(lines), HasSubstr("P6: step 6 was committed by membership epoch 1, after a step before it by membership epoch 2"));
 }
 
 TEST(History, P6SeesARankThatTwoWorkersClaim) {
@@ -154,7 +154,7 @@ TEST(History, P6SeesARankThatTwoWorkersClaim) {
   lines.back().worker = "second";
   lines.push_back(other(Event::heal, 5, "second", 1));
   std::swap(lines[lines.size() - 2], lines.back());
-  EXPECT_THAT(verdict(lines), HasSubstr("P6: epoch 1 has two that committed step 6 as rank 1"));
+  EXPECT_THAT(verdict(lines), HasSubstr("P6: membership epoch 1 has two that committed step 6 as rank 1"));
 }
 
 TEST(History, ARestartFromDiskVoidsTheStepsBehindIt) {
@@ -169,7 +169,21 @@ TEST(History, ARestartFromDiskVoidsTheStepsBehindIt) {
   }
   EXPECT_EQ(verdict(lines), "");
   std::erase_if(lines, [](const HistoryLine& l) { return l.event == Event::restart; });
-  EXPECT_THAT(verdict(lines), HasSubstr("P6: step 5 was committed by epoch 1 and again by epoch 2"));
+  EXPECT_THAT(verdict(lines), HasSubstr("P6: step 5 was committed by membership epoch 1 and again by membership epoch 2"));
+}
+
+TEST(History, StepsBehindARestartDoNotCountWhereTheJobDidNotComeAsFarAgain) {
+  auto lines = undisturbed();
+  for (int rank = 0; rank < kRanks; ++rank) {
+    lines.push_back(other(rank == 0 ? Event::restart : Event::heal, 2, fmt::format("n{}", rank), 2, "h2"));
+    lines.push_back(commit(3, rank, 2));
+    lines.back().worker = fmt::format("n{}", rank);
+    lines.back().total = kSamples;  // the whole of an epoch of the data at once: the old step 4 took the second half of it
+    lines.back().samples = {4 * rank, 4 * rank + 1, 4 * rank + 2, 4 * rank + 3};
+  }
+  EXPECT_EQ(verdict(lines), "");
+  std::erase_if(lines, [](const HistoryLine& l) { return l.event == Event::restart; });
+  EXPECT_THAT(verdict(lines), HasSubstr("P3: "));
 }
 
 TEST(History, LinesAreDecodedAsTheyWereEncoded) {

@@ -129,8 +129,8 @@ bool Membership::may_form(const Plan& plan) {
   broken_in_a_row_ = broke_before_settled() ? broken_in_a_row_ + 1 : 0;
   if (broken_in_a_row_ > 0 && !waiting_since_) waiting_since_ = now_;  // until one of them settles
   if (broken_in_a_row_ == 0 || now_ - *waiting_since_ < rules_.wait_limit) return true;
-  give_up(Kind::timeout,
-          fmt::format("for {:g} s its workers could not all reach each other, {} epochs in a row", rules_.wait_limit, broken_in_a_row_));
+  give_up(Kind::timeout, fmt::format("for {:g} s its workers could not all reach each other, {} membership epochs in a row",
+                                     rules_.wait_limit, broken_in_a_row_));
   return false;
 }
 

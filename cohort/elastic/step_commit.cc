@@ -25,7 +25,8 @@ StateRecovery StepCommit::welcome(std::uint64_t term, Epoch epoch, std::optional
 }
 
 void StepCommit::settled(std::int64_t applied) {
-  if (phase_ != Phase::settling && phase_ != Phase::sealed) throw_failure(Kind::bug, "settled on step {} outside of an epoch", applied);
+  if (phase_ != Phase::settling && phase_ != Phase::sealed)
+    throw_failure(Kind::bug, "settled on step {} outside of a membership epoch", applied);
   progress_ = WorkerProgress{epoch_, applied, false};
   if (phase_ == Phase::settling) phase_ = Phase::open;  // sealed meanwhile: the state is here, the epoch is over
 }

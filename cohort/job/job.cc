@@ -131,7 +131,7 @@ Job init(const group::RankInfo& info, const JobOptions& options) {
   impl->threads = options.threads > 0 ? options.threads : share_of_cores(info);
   Connected connected = connect(info, options);
   impl->roster = std::move(connected.roster);
-  log_debug("epoch {}, {} over {}", impl->roster.epoch.value, info.size == 1 ? "alone" : fmt::format("{} ranks", info.size),
+  log_debug("membership epoch {}, {} over {}", impl->roster.epoch.value, info.size == 1 ? "alone" : fmt::format("{} ranks", info.size),
             connected.links->transport());
   const std::string constants = info.rank == Rank{0} ? collective::find_calibration(options.calibration, connected.links->transport()) : "";
   const std::string address = impl->roster.members.at(static_cast<std::size_t>(info.rank.value)).address;

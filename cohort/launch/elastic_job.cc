@@ -307,7 +307,8 @@ std::optional<int> ElasticJob::own_exit_code() {
     return exit_code_of(failed_after_end_->status);
   }
   if (ending && !ending->error) return say_verbose(fmt::format("trained to the end after {}", format_seconds(elapsed()))), 0;
-  if (ending && ending->error->kind != Kind::peer_lost) return kExitFailure;  // the coordinator has said why
+  if (ending && ending->error->kind != Kind::peer_lost)  // the coordinator has said why
+    return ending->error->kind == Kind::usage && plan_.worker.reports_usage ? kExitUsage : kExitFailure;
   const std::string how = last_end_ ? fmt::format("; the last one, {}, ended: {}", name_of(last_end_->rank), last_end_->how) : "";
   const int failure_code = say_failure(fmt::format("no worker is left after {}{}", format_seconds(elapsed()), how));
   const int code = last_end_ ? exit_code_of(last_end_->status) : failure_code;

@@ -12,6 +12,7 @@
 #include <exception>
 
 #include "cohort/base/error.h"
+#include "cohort/base/terminal_text.h"
 #include "cohort/launch/exit_codes.h"
 #include "cohort/launch/failure_report.h"
 #include "cohort/launch/placement.h"
@@ -60,10 +61,10 @@ class InputRelay {
     become_subreaper();
     code = work(std::move(foreground), signals);
   } catch (const NoProgram& e) {
-    fmt::print(stderr, "{}: {}\n", name, e.what());
+    fmt::print(stderr, "{}: {}\n", name, terminal_text(e.what()));
     code = e.exit_code;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "{}: {}\n", name, e.what());
+    fmt::print(stderr, "{}: {}\n", name, terminal_text(e.what()));
   }
   std::fflush(nullptr);
   _exit(code);
@@ -151,7 +152,7 @@ int run_job(LaunchPlan plan) {
     const LaunchOptions& o = plan.options;
     plan.program = find_program({o.command, o.module, o.no_python, o.python, example_folders()}, plan.environment);
   } catch (const NoProgram& e) {
-    fmt::print(stderr, "cohort run: {}\n", e.what());
+    fmt::print(stderr, "cohort run: {}\n", terminal_text(e.what()));
     return e.exit_code;
   }
   plan.host = read_host_topology();

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cohort/base/terminal_text.h"
+
 namespace cohort::launch {
 namespace {
 
@@ -80,7 +82,7 @@ void Screen::say(std::string_view text) {
   if (sink.owner.first >= 0) sink.out += '\n';
   sink.owner = {-1, 0};
   sink.returned = false;
-  sink.out.append(erased(2)).append(text);
+  sink.out.append(erased(2)).append(terminal_text(text));  // it may quote a worker, an agent, a file
   if (!text.ends_with('\n')) sink.out += '\n';
 }
 

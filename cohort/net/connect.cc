@@ -81,7 +81,7 @@ std::unique_ptr<PeerLinks> connect_peers(ConnectPlan plan, Listener listener, De
   listener.fd.reset();
   const std::string why = probe.why;
   auto links = make_peer_links(plan, std::move(probe), std::move(connections), std::move(more));
-  log_debug("job '{}', epoch {}: {} ranks over {}{}{}", plan.job, plan.epoch.value, links->size(), links->transport(),
+  log_debug("job '{}', membership epoch {}: {} ranks over {}{}{}", plan.job, plan.epoch.value, links->size(), links->transport(),
             why.empty() ? "" : ": ", why);
   return links;
 }

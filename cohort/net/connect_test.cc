@@ -242,7 +242,7 @@ TEST(ConnectPeers, IsNotDisturbedByUnauthenticatedPeers) {
   EXPECT_THAT(failure_of([&] {
                 ControlConnection::connect(m.addresses[0], m.secret, {"test", Epoch{6}, Rank{1}, Role::worker}, soon());
               }).what,
-              AllOf(HasSubstr("epoch 6"), HasSubstr("epoch 7"), HasSubstr("stale epoch")));
+              AllOf(HasSubstr("membership epoch 6"), HasSubstr("membership epoch 7"), HasSubstr("a stale membership epoch")));
   EXPECT_THAT(failure_of([&] {
                 ControlConnection::connect(m.addresses[0], m.secret, {"other", Epoch{7}, Rank{1}, Role::worker}, soon());
               }).what,

@@ -14,10 +14,9 @@
 
 namespace cohort::observe {
 
-AppendFile::AppendFile(std::string path, int flags, int folder) : path_(std::move(path)) {
+AppendFile::AppendFile(const FileAt& file, int flags) : path_(file.path) {
   constexpr int kFlags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  const auto name = folder < 0 ? path_ : std::filesystem::path(path_).filename().string();
-  fd_.reset(::openat(folder < 0 ? AT_FDCWD : folder, name.c_str(), kFlags | flags, 0666));
+  fd_.reset(::openat(file.fd(), file.name.c_str(), kFlags | flags, 0666));
   if (!fd_ && errno == ELOOP) throw_failure(Kind::corrupt, "{} is a symbolic link, which is not followed here; remove it", path_);
   if (!fd_) throw_system(fmt::format("create {}", path_));
   struct stat st {};
@@ -26,9 +25,7 @@ AppendFile::AppendFile(std::string path, int flags, int folder) : path_(std::mov
     throw_failure(Kind::corrupt, "{} is a FIFO or the like, which would stop the run when nobody reads it; remove it", path_);
 }
 
-AppendFile AppendFile::fresh(std::string path) { return {std::move(path), O_EXCL}; }
-
-AppendFile AppendFile::fresh_in(const Fd& folder, std::string path) { return {std::move(path), O_EXCL, folder.get()}; }
+AppendFile AppendFile::fresh(const FileAt& file) { return {file, O_EXCL}; }
 
 AppendFile AppendFile::resume(std::string path, char end_of_record) {
   AppendFile file{std::move(path), 0};

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "cohort/base/fd.h"
+#include "cohort/base/folder.h"
 
 namespace cohort::observe {
 
@@ -16,8 +17,7 @@ class AppendFile {
  public:
   // fresh: the file must not exist (Kind::system with EEXIST in its words otherwise).
   // resume: goes on after the last `end_of_record` of an existing file; what a killed writer left behind it is cut off.
-  static AppendFile fresh(std::string path);
-  static AppendFile fresh_in(const Fd& folder, std::string path);  // the last part of path, in a folder that is open
+  static AppendFile fresh(const FileAt& file);
   static AppendFile resume(std::string path, char end_of_record);
 
   bool append(std::string_view record) noexcept;  // false: lost
@@ -25,7 +25,7 @@ class AppendFile {
   std::uint64_t lost() const { return lost_; }
 
  private:
-  AppendFile(std::string path, int flags, int folder = -1);
+  AppendFile(const FileAt& file, int flags);
   void cut_after_last(char end_of_record);
   void lose(int error_number) noexcept;
 

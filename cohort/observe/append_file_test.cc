@@ -97,7 +97,7 @@ TEST(AppendFile, ADeviceWithoutRoomWarnsOnce) {
 
 TEST(AppendFile, ABadFolderIsKnownAtTheStart) {
   EXPECT_EQ(failure_of([] { make_folders("/proc/no/such"); }).kind, Kind::system);
-  EXPECT_EQ(failure_of([] { AppendFile::fresh("/no/such/folder/a"); }).kind, Kind::system);
+  EXPECT_EQ(failure_of([] { AppendFile::fresh(std::string("/no/such/folder/a")); }).kind, Kind::system);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "cohort/base/bytes.h"
-#include "cohort/base/regular_file.h"
+#include "cohort/base/folder.h"
 
 namespace cohort::observe {
 namespace {
@@ -19,11 +19,9 @@ constexpr std::size_t kMostWaiting = 1_MiB;  // images fill this before the cloc
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
 // The second in the name of the newest event file in the folder, or 0.
-std::int64_t newest_second(const std::string& folder) {
+std::int64_t newest_second(const Folder& folder) {
   std::int64_t newest = 0;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const auto name = entry.path().filename().string();
+  for (const std::string& name : folder.names()) {
     if (!name.starts_with(kPrefix)) continue;
     std::int64_t second = 0;
     std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), second);
@@ -43,9 +41,9 @@ AppendFile open_file(const std::string& folder, double now) {
   const std::filesystem::path path(folder);
   const std::string above = path.has_parent_path() ? path.parent_path().string() : ".";
   make_folders(above);
-  const Fd open = open_folder_in(above, path.filename().string());
-  const auto second = std::max(static_cast<std::int64_t>(now), newest_second(folder) + 1);  // two starts in one second still sort
-  return AppendFile::fresh_in(open, fmt::format("{}/{}{:010}.{}.{}.{}", folder, kPrefix, second, host_name(), getpid(), files++));
+  const Folder held = Folder(above).make(path.filename().string());
+  const auto second = std::max(static_cast<std::int64_t>(now), newest_second(held) + 1);  // two starts in one second still sort
+  return AppendFile::fresh({held, fmt::format("{}{:010}.{}.{}.{}", kPrefix, second, host_name(), getpid(), files++)});
 }
 
 }  // namespace

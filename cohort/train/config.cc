@@ -94,7 +94,8 @@ void fields(DataConfig& c, FieldList& f) {
   f("accumulate", c.accumulate, Range{1, 1e4}, "batches whose gradients are added up before ranks communicate");
   f("drop_last", c.drop_last, "leave out a last batch that is not full");
   f("threads", c.threads, Range{0, 64}, "threads of each rank that make batches ahead; 0: made by the training thread");
-  f("max_pixels", c.max_pixels, Range{1, 1e12}, "pixels of one picture, as its file declares it; larger ones are refused");
+  f("max_pixels", c.max_pixels, Range{1, 1e12},
+    "pixels of one picture, as its file declares it; larger ones are refused, a JPEG in several scans from a third on");
   f("max_scans", c.max_scans, Range{1, 1e6}, "passes of a progressive JPEG over its picture");
   f("max_inflate_ratio", c.max_inflate_ratio, Range{1, 1e6}, "bytes that one byte of a gzip file may become, beyond the first 16 MiB");
 }

@@ -21,7 +21,7 @@ struct DataConfig {
   bool drop_last = false;
   int threads = 0;
   std::int64_t max_pixels = 100'000'000;  // of data::InputLimits, as the next two
-  std::int64_t max_scans = 50;
+  std::int64_t max_scans = 30;
   std::int64_t max_inflate_ratio = 200;
 };
 void fields(DataConfig& c, FieldList& f);

@@ -7,6 +7,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/spec.h"
+#include "cohort/base/terminal_text.h"
 #include "cohort/base/text.h"
 #include "cohort/data/fingerprint.h"
 #include "cohort/optim/optimizer.h"
@@ -110,7 +111,8 @@ class Planner {
     if (!before_.empty()) compare_settings();
     if (!refusals_.empty())
       throw_failure(Kind::usage, "the run cannot resume from {}: {}; or begin anew with checkpoint.resume=never or another `out`", path_,
-                    fmt::join(refusals_, "; "));
+                    terminal_text(fmt::format("{}", fmt::join(refusals_, "; "))));
+    for (std::string& change : plan_.changes) change = terminal_text(change);  // both quote the checkpoint's texts
     return std::move(plan_);
   }
 

@@ -12,6 +12,7 @@ namespace cohort::train {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -61,6 +62,13 @@ TEST_F(Resuming, WithTheSameSettingsSaysNothing) {
   EXPECT_THAT(same.changes, IsEmpty());
   EXPECT_EQ(same.state, StateToRead::all);
   EXPECT_FALSE(same.restart_epoch);
+}
+
+TEST_F(Resuming, WhatTheCheckpointSaysIsQuotedInPrintableCharacters) {
+  before.model = "mlp(\x1b[2J)";
+  EXPECT_THAT(plan().changes, Contains(HasSubstr("model: mlp(\\x1b[2J) -> ")));
+  from.manifest.texts[kDataText] = data_of(100, "4\x1b]0;x\a");
+  EXPECT_THAT(refusal(), HasSubstr("4\\x1b]0;x\\x07 in the checkpoint"));
 }
 
 TEST_F(Resuming, WhatChangesNoResultIsNotListed) {

@@ -194,6 +194,19 @@ def step():
     assert "ended with status" in run("bench", "step", "--model", "no_such_model", "--steps", "1", *short, status=1).stderr
 
 
+def previous():
+    """Another build takes part as `previous`: this one, which trains the same bits; what is slower than required ends with status 1."""
+    asked = ["bench", "step", "--model", "mlp(in=16, hidden=16, out=4)", "-n", "2", "--batch", "4", "--steps", "20", "--rounds", "6", "--json",
+             "--against", "previous", "--previous"]
+    folder = os.path.dirname(COHORT)
+    found = [json.loads(line) for line in run(*asked, folder).stdout.splitlines()]
+    assert [r["who"] for r in found] == ["cohort", "previous"], found
+    assert found[0]["last_loss"] == found[1]["last_loss"] and found[0]["moved_bytes"] == found[1]["moved_bytes"], found
+    assert 0 < found[1]["ratio_low"] <= found[1]["ratio"] <= found[1]["ratio_high"], found
+    assert "SLOWER: the median of 6 pairs is" in run(*asked, folder, "--require", "1000", status=1).stderr
+    assert "/nowhere/cohort is no program" in run(*asked, "/nowhere", status=2).stderr
+
+
 def sharded():
     """torch's own sharded ways take part with the Transformer, and start from the same loss."""
     done = run("bench", "step", "--model", "gpt-50m", "-n", "2", "--batch", "1", "--tokens", "4", "--warm", "1", "--steps", "1", "--rounds", "1",

@@ -64,6 +64,8 @@ def row20(chaos, tries):
         if chaos.in_time():
             chaos.attempt(f"20 {key} differs", lambda key=key: settings_that_differ(chaos, key))
     run_suite(chaos, "net_test", "Handshake.NamesBoth*:ControlConnection.ReportsAnotherVersion*:ConnectPeers.RefusesContradicting*:ConnectPeers.RefusesRanksThatWant*", seconds=2.0)
+    run_suite(chaos, "group_test", "Rendezvous.ARankOfAnotherVersion*:RendezvousState.AnotherVersion*")
+    run_suite(chaos, "elastic_test", "ElasticCoordinator.AWorkerOfAnotherVersion*")
     run_suite(chaos, "checkpoint_test", "Manifest.*")
 
 

@@ -1,5 +1,5 @@
-"""Elastic training runs whose folder or port has trouble: 35 a full disk while the membership changes, 36 the port of the metrics is taken, 37 a second job
-with the same folder, 40 checkpoints/ is removed. A try is one fault; what a job has written is judged at its end."""
+"""Training runs whose folder or port has trouble: 35 a full disk while the membership changes, 36 the port of the metrics is taken, 40 checkpoints/ is
+removed. A try is one fault; what a job has written is judged at its end."""
 import os
 import re
 import shutil
@@ -9,79 +9,12 @@ import tempfile
 import time
 import urllib.request
 
-from coordinators import descendants
+from folder_jobs import NEXT_STEP, RANKS, TRIES_A_JOB, await_checkpoint, change, in_jobs, newest
 from isolated import SmallDisk, private_mounts
-from jobs import FOR_EVER, Job, wait_until
+from jobs import FOR_EVER, Runs, wait_until
 from rows_disk import all_whole, newest_loads
-from rows_elastic import Watched
 
-RANKS, TRIES_A_JOB = 3, 4
-NEXT_STEP = 5.0  # seconds after the fault
-SETTINGS = {"steps": FOR_EVER, "checkpoint__every_steps": 20, "checkpoint__keep": 2}
-FLAGS = ["--respawns", "100000"]
 DISK = "4m"
-
-
-def newest(job):
-    found = job.runs.checkpoints(job.name)
-    return int(found[-1][-8:]) if found else 0
-
-
-def await_checkpoint(job, after=0):
-    wait_until(f"a checkpoint after {after}", lambda: newest(job) > after or job.process.poll() is not None)
-    assert job.process.poll() is None, job.log()
-    return newest(job)
-
-
-def ends_well(job):
-    job.await_size(RANKS)
-    job.await_step(job.step() + 5)
-    job.stops()
-    job.judge()
-    assert newest_loads(job.runs, job.name) == job.step(), job.log()
-
-
-def in_jobs(chaos, tries, name, one, sets=None, prepare=lambda folder: None, replay=True):
-    """Jobs of up to TRIES_A_JOB tries: one(job, i) returns what is logged, or raises. A job that ends badly fails all of its tries."""
-    for first in range(0, tries, TRIES_A_JOB):
-        if not chaos.in_time():
-            return
-        done, why, undo = [], "", None
-        with tempfile.TemporaryDirectory(prefix="cohort-chaos-") as folder:
-            try:
-                undo = prepare(folder)
-                with Watched(chaos.programs, folder, name, RANKS, 1, RANKS, FLAGS, **SETTINGS, **(sets or {})) as job:
-                    job.fault = undo
-                    await_checkpoint(job)
-                    for i in range(first, min(tries, first + TRIES_A_JOB)):
-                        if chaos.in_time():
-                            job.await_size(RANKS)
-                            done.append(one(job, i))
-                            chaos.progress(done[-1])
-                    ends_well(job)
-                    if replay:
-                        job.same_as_replay()
-            except Exception as broken:  # of any kind: nothing was proven
-                why = f"{type(broken).__name__}: {broken}"
-                done = done or [chaos.tried(f"{chaos.row} {name}", False)]
-            finally:
-                if undo:
-                    undo.close()
-        for t in done:
-            t.update({"ok": False, "why": t.get("why", "") + why[-3000:]} if why else {})
-        chaos.write(done)
-
-
-def change(job, kind):
-    """A membership change; returns when it was asked for, and when the next epoch has committed a step."""
-    epoch, pid = job.epoch(), job.pid_of(0 if "rank 0" in kind else RANKS - 1)
-    at = time.monotonic()
-    os.kill(pid, signal.SIGUSR1 if "leaves" in kind else signal.SIGKILL)
-    took = job.await_epoch_after(epoch) - at
-    if "leaves" in kind:
-        wait_until("it ends", lambda: not os.path.exists(f"/proc/{pid}"))
-        job.process.send_signal(signal.SIGUSR2)  # one for the one that left
-    return took
 
 
 def row35(chaos, tries):
@@ -110,10 +43,14 @@ def row35(chaos, tries):
 
 
 class TakenPort:
-    """A port of this process, where another program would listen."""
+    """A port that another program, this one, listens at, or nobody."""
 
     def __init__(self):
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener, self.number = None, 0
+        self.take()
+
+    def take(self):
+        self.listener = socket.create_server(("127.0.0.1", self.number))
         self.number = self.listener.getsockname()[1]
 
     def close(self):
@@ -121,89 +58,77 @@ class TakenPort:
 
 
 def page_of(job, since=0):
-    url = re.findall(r"(?:metrics at|metrics are at) (http\S+)", job.log()[since:])[-1]
+    """Where the newest rank 0 has its page, by the log from `since` on, and what is on it."""
+    url = re.findall(r"metrics at (http\S+)", job.log()[since:])[-1]
     return url, urllib.request.urlopen(url, timeout=10).read().decode()
 
 
+def rank0_gets_the_port(job, taken):
+    """Nobody listens there any more: the next rank 0 does."""
+    taken.close()
+    mark = len(job.log())
+    change(job, "rank 0 is killed")
+    wait_until("rank 0 has the port", lambda: job.said(rf"metrics at http://[^/]*:{taken.number}/", mark))
+    job.await_size(RANKS)
+
+
 def row36(chaos, tries):
-    """Another program has the port when the job begins, or the rank 0 before has it, which is stopped. The new rank 0 has its page elsewhere, and says
-    where."""
+    """Another program has the port, also when the job begins, and rank 0 is killed; or rank 0 has it itself, and is stopped. The new rank 0 has its page
+    elsewhere, and says where."""
     def one(job, i):
-        mark, lost = len(job.log()), job.steps_lost()
-        port, epoch, rank0 = job.fault.number, job.epoch(), job.pid_of(0)
-        taken = rf":{port}.*; the metrics are at (http\S+) instead"
-        if i % TRIES_A_JOB == 0:
-            assert job.said(taken), job.log()
-        stopped = i % 2 == 1
+        port, stopped = job.fault, i % 2 == 1
+        elsewhere = rf":{port.number}.*; the metrics are at (http\S+) instead"
+        if stopped:
+            rank0_gets_the_port(job, port)
+        else:
+            assert job.said(elsewhere), job.log()
+        mark, lost, epoch, rank0 = len(job.log()), job.steps_lost(), job.epoch(), job.pid_of(0)
         at = time.monotonic()
         os.kill(rank0, signal.SIGSTOP if stopped else signal.SIGKILL)
         recover = job.await_epoch_after(epoch) - at - (2.0 if stopped else 0)  # --lost-after
-        wait_until("the new rank 0 has a page", lambda: job.said(taken, mark))
+        wait_until("the new rank 0 has a page", lambda: job.said(elsewhere, mark) and job.said("metrics at http", mark))
+        job.await_size(RANKS)
         url, page = page_of(job, mark)
-        assert "cohort_step " in page and not url.split("/")[2].endswith(f":{port}"), (url, page)
+        assert "cohort_step " in page and f":{port.number}/" not in url, (url, page)
+        again = job.steps_lost() - lost
         if stopped:
             os.kill(rank0, signal.SIGKILL)
-        again = job.steps_lost() - lost
-        return chaos.tried(f"36 the port is taken, rank 0 is {'stopped' if stopped else 'killed'}", recover <= chaos.limit(NEXT_STEP) and again <= 1,
-                           recover=recover, lost=again, why=job.log()[-1500:])
+            wait_until("it ends", lambda: not os.path.exists(f"/proc/{rank0}"))
+            port.take()
+        return chaos.tried(f"36 {'rank 0 has the port and is stopped' if stopped else 'another has the port, rank 0 is killed'}",
+                           recover <= chaos.limit(NEXT_STEP) and again <= 1, recover=recover, lost=again, why=job.log()[-1500:])
 
     for first in range(0, tries, TRIES_A_JOB):
         port = TakenPort()
         in_jobs(chaos, min(TRIES_A_JOB, tries - first), "port", one, {"observe__prometheus_port": port.number}, lambda _, port=port: port, replay=False)
 
 
-def refused(chaos, job):
-    """A second elastic job of the same command is refused while the first trains, in a line that names it; the first is not disturbed."""
-    epoch, rank0 = job.epoch(), job.pid_of(0)
-    at = time.monotonic()
-    second = job.runs.call(job.runs.command(job.name, 2, **job.sets) + ["--min-n", "1"], status=2)
-    took = time.monotonic() - at
-    assert re.search(rf"belongs to a run that goes on: process {rank0} on \S+ since .*takeover=true", second.stderr), second.stderr
-    job.await_step(job.step() + 20)
-    assert job.epoch() == epoch and job.steps_lost() == 0, job.log()
-    await_checkpoint(job, newest(job))
-    return took
-
-
-def taken_over(chaos, job, folder):
-    """All processes of the first are stopped; a second elastic job takes the folder over and trains to its end. The first goes on, saves and removes nothing
-    more, and ends with status 1. Both histories are judged by themselves: the second begins from a checkpoint of the first."""
-    everyone = [job.process.pid, *descendants(job.process.pid)]
-    for pid in everyone:
-        os.kill(pid, signal.SIGSTOP)
-    kept, history = newest(job), Job(chaos.programs, folder, "second", 2, 1, 2, FLAGS, **{
-        **job.sets, "out": job.runs.path(job.name), "steps": newest(job) + 30, "checkpoint__takeover": "true"})
-    with history as second:
-        second.ends()
-        second.judge()
-        assert second.step() == kept + 30, second.log()
-    ours = job.runs.checkpoints(job.name)
-    at = time.monotonic()
-    for pid in everyone:
-        os.kill(pid, signal.SIGCONT)
-    wait_until("it says that it was taken over", lambda: job.said("has taken over") and job.said("saves no more") or job.process.poll() is not None)
-    detect = time.monotonic() - at
-    job.process.send_signal(signal.SIGTERM)
-    job.ends(status=1)
-    job.judge()
-    assert job.runs.checkpoints(job.name) == ours and newest_loads(job.runs, job.name) == kept + 30, (job.runs.checkpoints(job.name), ours, job.log())
-    return detect
-
-
-def row37(chaos, tries):
-    def body():
-        with tempfile.TemporaryDirectory(prefix="cohort-chaos-") as folder:
-            with Job(chaos.programs, folder, "run", 2, 1, 2, FLAGS, **SETTINGS) as job:
-                await_checkpoint(job)
-                recover = refused(chaos, job)
-                return {"detect": taken_over(chaos, job, folder), "recover": recover}
-    for _ in range(tries):
-        if chaos.in_time():
-            chaos.attempt("37 a second job, then one that takes the folder over (recover: until it was refused)", body)
+def removed_in_fixed_job(chaos):
+    """The same of a job with a fixed number of ranks: the next save makes the folder again, and says so."""
+    with tempfile.TemporaryDirectory(prefix="cohort-chaos-") as folder:
+        runs = Runs(chaos.programs, folder)
+        job = runs.start("run", epochs=0, steps=FOR_EVER, checkpoint__every_steps=20, checkpoint__every_epochs=0, optim__schedule="constant", data__test="")
+        try:
+            here = lambda: [int(path[-8:]) for path in runs.checkpoints("run")]
+            wait_until("a checkpoint", lambda: here() or job.poll() is not None)
+            kept = max(here(), default=0)
+            shutil.rmtree(runs.path("run") + "/checkpoints", ignore_errors=True)
+            at = time.monotonic()
+            wait_until("a checkpoint again", lambda: max(here(), default=0) > kept or job.poll() is not None)
+            took = time.monotonic() - at
+            all_whole(runs)
+            assert f"{runs.path('run')}/checkpoints is gone, with the checkpoints that were in it; it is made again" in runs.log("run"), runs.log("run")
+            job.send_signal(signal.SIGTERM)
+            assert job.wait(chaos.limit(60)) == 0, runs.log("run")
+            assert re.search(rf"the run ends after update {newest_loads(runs)} of", runs.log("run")), runs.log("run")
+            return {"detect": took}
+        finally:
+            job.kill()
+            job.wait(chaos.limit(60))
 
 
 def row40(chaos, tries):
-    """checkpoints/ is removed, also with the worker that writes it."""
+    """checkpoints/ is removed, also with the worker that writes it; every fifth time in a job with a fixed number of ranks."""
     def one(job, i):
         lost, mark = job.steps_lost(), len(job.log())
         kept = await_checkpoint(job)
@@ -213,14 +138,19 @@ def row40(chaos, tries):
         at = time.monotonic()
         await_checkpoint(job, kept)
         written = time.monotonic() - at
-        assert job.step() > step and not job.said("training starts anew|from the beginning", mark), job.log()
+        assert job.step() > step and not job.said("restart", mark), job.log()
         all_whole(job.runs, job.name)
         again = job.steps_lost() - lost
         return chaos.tried(f"40 checkpoints/ removed{', rank 0 killed' if i % 2 else ''}", recover <= chaos.limit(NEXT_STEP) and again <= 1, detect=written,
                            recover=recover, lost=again, why=job.log()[-1500:])
-    in_jobs(chaos, tries, "removed", one)
+
+    fixed = (tries + TRIES_A_JOB) // (TRIES_A_JOB + 1)
+    in_jobs(chaos, tries - fixed, "removed", one)
+    for _ in range(fixed):
+        if chaos.in_time():
+            chaos.attempt("40 checkpoints/ removed, a fixed number of ranks", lambda: removed_in_fixed_job(chaos))
 
 
-for limited in (row35, row36, row37, row40):
+for limited in (row35, row36, row40):
     limited.most = 20
-ROWS = {"35": row35, "36": row36, "37": row37, "40": row40}
+ROWS = {"35": row35, "36": row36, "40": row40}

@@ -129,7 +129,8 @@ def row16(chaos, tries):
         chaos.attempt("16 skipped by the trainer", lambda: skipped(chaos, runs, files))
         chaos.attempt("16 another model", lambda: other_model(runs))
         chaos.attempt("16 a later version", lambda: later_version(runs, newest))
-    run_suite(chaos, "checkpoint_test", "Store.EverySingleByte*:Store.AFileOfAnother*:Store.ADamaged*:SafetensorsHeader.*:Damaged.*:Manifest.*:Contents.*")
+    run_suite(chaos, "checkpoint_test", "Store.EverySingleByte*:Store.AFileOfAnother*:Store.ADamaged*:SafetensorsHeader.*:Damaged.*:Manifest.*:Contents.*:*FollowsNoLink*:Store.Links*")
+    run_suite(chaos, "trainer_test", "HostileManifest.*")
 
 
 def skipped(chaos, runs, files):

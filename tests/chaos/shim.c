@@ -67,6 +67,14 @@ static void note(const char* what, const char* a, const char* b) {
   int n = snprintf(line, sizeof line, "%s\t%s\t%s\n", what, a, b);
   if (journal >= 0) syscall(SYS_write, journal, line, (size_t)n);
 }
+// The path of a name in a folder that is open, as openat() takes it.
+static const char* path_at(int folder, const char* name, char* path) {
+  if (folder == AT_FDCWD || name[0] == '/') return name;
+  name_of(folder, path);
+  size_t used = strlen(path);
+  snprintf(path + used, 1000 - used, "/%s", name);
+  return path;
+}
 // Called before every call that changes the folder. True: it fails.
 static int fails(void) {
   int64_t call = __atomic_add_fetch((int64_t*)&page->calls, 1, __ATOMIC_SEQ_CST);
@@ -78,16 +86,28 @@ static int fails(void) {
   return page->error != 0;
 }
 
+static int opened(int folder, const char* name, int flags, mode_t mode) {
+  char space[1000];
+  const char* path = path_at(folder, name, space);
+  if ((flags & (O_WRONLY | O_RDWR | O_CREAT)) && inside(path)) {
+    if (fails()) return -1;
+    note("create", path, "");
+  }
+  return (int)syscall(SYS_openat, folder, name, flags, mode);
+}
 int open(const char* path, int flags, ...) {
   va_list more;
   va_start(more, flags);
   mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
   va_end(more);
-  if ((flags & (O_WRONLY | O_RDWR | O_CREAT)) && inside(path)) {
-    if (fails()) return -1;
-    note("create", path, "");
-  }
-  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+  return opened(AT_FDCWD, path, flags, mode);
+}
+int openat(int folder, const char* name, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  return opened(folder, name, flags, mode);
 }
 int open64(const char* path, int flags, ...) {
   va_list more;
@@ -96,13 +116,16 @@ int open64(const char* path, int flags, ...) {
   va_end(more);
   return open(path, flags, mode);
 }
-int mkdir(const char* path, mode_t mode) {
+int mkdirat(int folder, const char* name, mode_t mode) {
+  char space[1000];
+  const char* path = path_at(folder, name, space);
   if (inside(path)) {
     if (fails()) return -1;
     note("mkdir", path, "");
   }
-  return REAL(mkdir)(path, mode);
+  return (int)syscall(SYS_mkdirat, folder, name, mode);
 }
+int mkdir(const char* path, mode_t mode) { return mkdirat(AT_FDCWD, path, mode); }
 ssize_t write(int fd, const void* bytes, size_t count) {
   char name[512];
   if (page && page->folder[0] && fd > 2 && inside(name_of(fd, name))) {
@@ -128,18 +151,17 @@ static int synced(int fd, int number) {
 }
 int fsync(int fd) { return synced(fd, SYS_fsync); }
 int fdatasync(int fd) { return synced(fd, SYS_fdatasync); }
-int rename(const char* from, const char* to) {
-  if (inside(from) && fails()) return -1;
-  int done = (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
-  if (done == 0 && inside(from)) note("rename", from, to);
-  return done;
-}
 int renameat2(int a, const char* from, int b, const char* to, unsigned flags) {
-  if (inside(from) && fails()) return -1;
+  char space_a[1000], space_b[1000];
+  const char *path = path_at(a, from, space_a), *path_to = path_at(b, to, space_b);
+  const int here = inside(path);
+  if (here && fails()) return -1;
   int done = (int)syscall(SYS_renameat2, a, from, b, to, flags);
-  if (done == 0 && inside(from)) note(flags & RENAME_EXCHANGE ? "exchange" : "rename", from, to);
+  if (done == 0 && here) note(flags & RENAME_EXCHANGE ? "exchange" : "rename", path, path_to);
   return done;
 }
+int renameat(int a, const char* from, int b, const char* to) { return renameat2(a, from, b, to, 0); }
+int rename(const char* from, const char* to) { return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0); }
 int unlink(const char* path) {
   if (inside(path) && fails()) return -1;
   return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);

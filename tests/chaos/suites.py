@@ -47,6 +47,21 @@ def run_claim(chaos, script, claim, env=None, seconds=LIMIT):
         chaos.attempt(f"{chaos.row} {os.path.dirname(script)}: {claim}", body)
 
 
+def run_python(chaos, file):
+    """A file of the Python package's tests, under the Python that has torch: a try."""
+    build = os.path.dirname(chaos.programs)
+
+    def body():
+        with open(os.path.join(build, "python_path")) as path:
+            python = path.read().strip()
+        done = subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", os.path.join(TESTS, "python", file)], capture_output=True, text=True,
+                              timeout=chaos.limit(LIMIT), env={**os.environ, "COHORT_BUILD": build, "COHORT_BINARY": os.path.join(chaos.programs, "cohort"),
+                                                               "PYTHONPATH": os.path.join(build, "python") + ":" + os.path.join(TESTS, "python")})
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-500:]
+    if chaos.in_time() and chaos.suites:
+        chaos.attempt(f"{chaos.row} {file}", body)
+
+
 def replay_corpus(chaos, *names):
     """Inputs of fuzzers: each decoder is run on its own corpus, and crashes on none."""
     for name in names if chaos.suites else ():

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check.sh BUILD SCRATCH COMPONENTS PYTHON LIBDIR COMPILER: installs BUILD into SCRATCH/prefix, moves it (a package must not remember where
 # it was installed), builds and runs consumer/ against it, trains and plans with the installed program, also with a plugin built against
-# it. Nothing of the source tree is in reach but the consumer, the plugin's example and the Makefile, which is only asked what it would do.
+# it. Nothing of the source tree is in reach but the consumer and the Makefile, which is only asked what it would do.
 set -euo pipefail
 build=$1 scratch=$2 components=$3 python=$4 libdir=$5 compiler=$6
 consumer=$(cd "$(dirname "$0")" && pwd)/consumer
@@ -119,10 +119,10 @@ if [[ -f $scratch/prefix/libexec/cohort/libcohort_backend_gloo.so ]]; then
   "$cohort" train -n 2 "${tiny[@]}" "${few[@]}" --set backend=gloo --set deterministic=false --out "$scratch/gloo"
 fi
 
-echo "== a plugin, built against what is installed"
-cp -r "$consumer/../../../examples/09_own_model" "$scratch/own_model"
-cmake -S "$scratch/own_model" -B "$scratch/own_build" -G Ninja -DCMAKE_PREFIX_PATH="$scratch/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
-  -DCOHORT_PYTHON="$python" >"$scratch/own.log" 2>&1 || { cat "$scratch/own.log"; exit 1; }
+echo "== a plugin: the example that is installed, built against what is installed, with the torch that this was built with"
+cp -r "$scratch/prefix/libexec/cohort/examples/own_model" "$scratch/own_model"
+env -u COHORT_PYTHON cmake -S "$scratch/own_model" -B "$scratch/own_build" -G Ninja -DCMAKE_PREFIX_PATH="$scratch/prefix" \
+  -DCMAKE_CXX_COMPILER="$compiler" >"$scratch/own.log" 2>&1 || { cat "$scratch/own.log"; exit 1; }
 cmake --build "$scratch/own_build" --target mine
 "$cohort" train -n 2 --plugin "$scratch/own_build/libmine.so" --set "model=mine(depth=1)" --set data.train=stripes --set data.test= \
   "${few[@]}" --out "$scratch/own"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Claims about --plugin: check.py <folder of programs> <library of 09_own_model> <folder of refused libraries> <claim>."""
+"""Claims about --plugin: check.py <folder of programs> <library of 09_own_model> <folder of the other libraries> <claim>."""
 import json
 import os
 import re
@@ -8,7 +8,11 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAMS, MINE, REFUSED = sys.argv[1:4]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../train"))
+from causes import fails  # noqa: E402
+from runs import Runs  # noqa: E402
+
+PROGRAMS, MINE, OTHERS = sys.argv[1:4]
 LIMIT = 100 * float(os.environ.get("COHORT_TEST_SLOWDOWN", "1"))
 TINY = ["--set", "model=mine(depth=3)", "--set", "loss=hinge", "--set", "data.train=stripes(samples=200)", "--set", "data.test=stripes(samples=50, seed=2)",
         "--set", "data.batch=20", "--set", "threads=1", "--set", "optim.schedule=constant", "--set",
@@ -55,7 +59,7 @@ def trains(folder):
 
 def refuses(folder):
     """What is wrong with a library, or with what is asked of it, is one line, and nothing has started."""
-    library = lambda name: f"{REFUSED}/libplugin_{name}.so"
+    library = lambda name: f"{OTHERS}/libplugin_{name}.so"
     open(f"{folder}/text.so", "w").write("no library")
     for path, words in [("missing.so", r"there is no plugin \S+/missing.so"), ("text.so", r"plugin \S+/text.so cannot be loaded: .*"),
                         (library("no_plugin"), r"\S+ is no plugin of cohort: it has no COHORT_PLUGIN.*"),
@@ -79,5 +83,11 @@ def elastic(folder):
     assert float(re.search(r"test accuracy +([\d.]+) %", done.stdout).group(1)) > 90, done.stdout
 
 
+def throws(folder):
+    """An exception of torch in the middle of training: its message comes last, with where it was, and without C++ frames."""
+    fails(Runs(PROGRAMS, folder), r"epoch 0, step \d: mat1 and mat2 shapes cannot be multiplied \(32x783 and 784x10\)", model="throws",
+          plugins=f"{OTHERS}/libplugin_throws.so")
+
+
 with tempfile.TemporaryDirectory(prefix="cohort-plugin-") as scratch:
-    {claim.__name__: claim for claim in (trains, refuses, elastic)}[sys.argv[4]](scratch)
+    {claim.__name__: claim for claim in (trains, refuses, elastic, throws)}[sys.argv[4]](scratch)

@@ -8,12 +8,14 @@ import sys
 import venv
 
 import pytest
+import setuptools
 import torch
 
 import cohort
 import cohort.torch as hvd
 from launch import BUILD, environment, stretched
 
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
 NAMES = """poll synchronize init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank cross_rank
 mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built ProcessSet
 global_process_set add_process_set remove_process_set Average Sum Adasum Min Max Product HorovodInternalError
@@ -44,12 +46,59 @@ def test_the_stubs_name_what_the_module_has():
         assert name.startswith("_") or name in stubs, f"_core.pyi does not mention {name}"
 
 
+FAKE_CMAKE = """#!/bin/sh
+for word; do case $word in -DCOHORT_PYTHON=*) exec "${word#*=}" -c "import importlib.util as u; print('cmake finds', u.find_spec('torch').origin)";; esac; done
+"""
+HIDES_TORCH = "import sys\nsys.path = [path for path in sys.path if path != {!r}]\n"
+
+
+def link_setuptools(folder):
+    site = pathlib.Path(setuptools.__file__).parents[1]
+    for part in [*site.glob("setuptools*"), site / "_distutils_hack"]:
+        (folder / part.name).symlink_to(part)
+
+
+def build_in_isolation(tmp_path):
+    """What `pip wheel .` runs, in an environment as pip makes it: with setuptools, without the site-packages in which torch is. cmake is a fake that
+    says which torch it finds."""
+    for name, text in (("bin/cmake", FAKE_CMAKE), ("overlay/sitecustomize.py", HIDES_TORCH.format(str(pathlib.Path(torch.__file__).parents[1])))):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "bin/cmake").chmod(0o755)
+    link_setuptools(tmp_path / "overlay")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "overlay"), "PYTHONNOUSERSITE": "1", "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    return subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--build-temp", tmp_path, "--build-lib", tmp_path], cwd=SOURCE, env=env,
+                          text=True, capture_output=True, timeout=stretched(60))
+
+
+def test_pips_build_isolation_finds_the_torch_of_this_python(tmp_path):
+    done = build_in_isolation(tmp_path)
+    assert done.returncode == 0 and f"cmake finds {torch.__file__}" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("version, sentence", [
+    (None, "cohort is built against the torch that it will run with, and .* has none: install one first .* --no-build-isolation"),
+    ("2.4.1", "cohort needs torch 2.11 or newer, and .* has 2.4.1: pip install -U torch")])
+def test_without_a_torch_to_build_against_nothing_is_built(tmp_path, version, sentence):
+    venv.create(tmp_path / "venv", with_pip=False)  # a Python of its own, as uv and `python -m build` make one
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    link_setuptools(site)
+    if version:
+        (site / "torch").mkdir()
+        (site / "torch/__init__.py").write_text("")
+        (site / "torch/version.py").write_text(f"__version__ = '{version}'\n")
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for command in "dist_info", "build_ext":
+        done = subprocess.run([tmp_path / "venv/bin/python", "setup.py", "-q", command], cwd=SOURCE, env=env, text=True, capture_output=True,
+                              timeout=stretched(60))
+        assert done.returncode == 1 and re.search(sentence, done.stderr), done.stdout + done.stderr
+
+
 @pytest.mark.long
 def test_a_wheel_installs_and_runs(tmp_path):
-    source = pathlib.Path(__file__).resolve().parents[2]
     env = {**os.environ, "COHORT_CMAKE_DIR": str(BUILD)}
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", tmp_path, source], check=True, env=env, timeout=stretched(1500))
+    subprocess.run([*pip, "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", tmp_path, SOURCE], check=True, env=env, timeout=stretched(1500))
     (wheel,) = tmp_path.glob("cohort-*.whl")
     subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", "--target", tmp_path / "site", wheel], check=True, timeout=stretched(300))
     script = "import torch, cohort.torch as hvd; hvd.init(); print(hvd.allreduce(torch.ones(1), op=hvd.Sum).item(), hvd.__file__)"

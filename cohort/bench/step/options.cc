@@ -24,7 +24,8 @@ constexpr std::string_view kFooter =
     "  cohort bench step --model mlp -n 2 --batch 64 --against torch-ddp,unsynced\n"
     "  cohort bench step --model gpt-50m --sync 'zero(stage=3)' -n 2 --batch 4 --against torch-fsdp2,unsynced\n"
     "  cohort bench step --model gpt-50m --sync 'zero(stage=1, buddy=true)' -n 2 --batch 4 --against plain\n"
-    "  cohort bench step --model 'gpt(vocab=64, d=64, heads=2, layers=2)' -n 2 --batch 8 --against unsynced --json";
+    "  cohort bench step --model 'gpt(vocab=64, d=64, heads=2, layers=2)' -n 2 --batch 8 --against unsynced --json\n"
+    "  cohort bench step --model mlp -n 2 --rounds 40 --against previous --previous ../before/build/bin --require 0.98";
 
 std::vector<std::string> words_of(const std::string& list) {
   std::vector<std::string> words;
@@ -33,11 +34,16 @@ std::vector<std::string> words_of(const std::string& list) {
 }
 
 void check(const StepOptions& o) {
-  static constexpr std::string_view kKnown[] = {"torch-ddp", "torch-zero1", "torch-fsdp2", "unsynced", "norms", "plain"};
+  static constexpr std::string_view kKnown[] = {"torch-ddp", "torch-zero1", "torch-fsdp2", "unsynced", "norms", "plain", "previous"};
   for (const auto& who : o.against)
     if (std::find(std::begin(kKnown), std::end(kKnown), who) == std::end(kKnown)) throw_unknown("implementation", who, kKnown);
   for (const int n : o.ranks)
     if (n < 1 || n > 4096) throw_failure(Kind::usage, "-n {}: between 1 and 4096 ranks", n);
+  const bool asks_previous = std::ranges::find(o.against, "previous") != o.against.end();
+  if (asks_previous && o.previous.empty())
+    throw_failure(Kind::usage, "--against previous: say where the other build's programs are, --previous FOLDER/build/bin");
+  if (!asks_previous && !o.previous.empty()) throw_failure(Kind::usage, "--previous {} without --against previous", o.previous);
+  if (!(o.require >= 0) || o.require > 1000) throw_failure(Kind::usage, "--require {}: between 0 and 1000", o.require);
   if (o.batch < 1 || o.batch > 1'000'000) throw_failure(Kind::usage, "--batch {}: between 1 and a million samples", o.batch);
   if (o.rounds < 1 || o.rounds > 1000) throw_failure(Kind::usage, "--rounds {}: between 1 and 1000", o.rounds);
   if (o.warm < 0 || o.warm > 1'000'000) throw_failure(Kind::usage, "--warm {}: between 1 and a million", o.warm);
@@ -105,7 +111,10 @@ std::optional<StepOptions> parse_step_options(int argc, char** argv) {
   app.add_option("--against", against,
                  "torch-ddp: torch's DistributedDataParallel over gloo; torch-zero1 and torch-fsdp2: its sharded ones (gpt-50m); "
                  "unsynced: ranks that do not communicate; norms: ours, every rank measuring its own gradient's norm too; "
-                 "plain: ours without buddy copies and without recomputing");
+                 "plain: ours without buddy copies and without recomputing; previous: another build of ours");
+  app.add_option("--previous", o.previous, "folder with the other build's cohort and cohort-worker, for --against previous");
+  app.add_option("--require", o.require,
+                 "end with status 1 when a median ratio is less than this, or its 95 % interval (six rounds or more) does not reach 1");
   app.add_option("--sync", o.sync, "how our ranks synchronise: all_reduce(op=sum), zero(stage=1), ..");
   app.add_option("--recompute", o.recompute, "which blocks we compute again in backward: none, every(2), names(h.3), until_fits(1GiB)");
   app.add_option("--optimizer", o.optimizer, "sgd, adam, adamw, ..; what goes with the model when absent");

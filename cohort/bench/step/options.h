@@ -42,6 +42,8 @@ struct StepOptions {
   std::string recompute = "none";
   int rounds = 5;
   std::vector<std::string> against;
+  std::string previous;  // a folder of programs: what the implementation `previous` is
+  double require = 0;    // the least ratio
   bool json = false;
   bool void_check = true;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -63,11 +64,48 @@ void summarize(StepRow& row, const std::vector<StepLine>& rounds) {
   row.peak_bytes = median_of(rounds, &StepLine::peak_bytes);
 }
 
+// The interval of a median that no assumption about the values is needed for: between the k-th smallest and the k-th largest of n values lies
+// the true median with the probability that of n tosses of a coin at least k fall on each side.
+void compare(StepRow& row, const std::vector<StepLine>& ours, const std::vector<StepLine>& theirs) {
+  constexpr double kOutside = 0.025;  // on each side
+  std::vector<double> pairs;
+  for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) pairs.push_back(ours[i].samples_per_s / theirs[i].samples_per_s);
+  if (pairs.empty()) return;
+  row.ratio = measure::percentile(pairs, 0.5);
+  std::ranges::sort(pairs);
+  const auto n = static_cast<double>(pairs.size());
+  std::size_t k = 0;
+  double tosses = std::exp2(-n), below = tosses;  // P(exactly k), P(at most k) of n tosses
+  while (below <= kOutside) {
+    ++k;
+    tosses *= (n - static_cast<double>(k) + 1) / static_cast<double>(k);
+    below += tosses;
+  }
+  if (k == 0) return;
+  row.ratio_low = pairs[k - 1];
+  row.ratio_high = pairs[pairs.size() - k];
+}
+
+std::vector<std::string> find_slower(const std::vector<StepRow>& rows, double require) {
+  std::vector<std::string> lines;
+  for (const StepRow& row : rows) {
+    if (require <= 0 || !row.ratio) continue;
+    if (*row.ratio < require)
+      lines.push_back(fmt::format("SLOWER: the median of {} pairs is {:.3f} of {}, less than {}", row.rounds, *row.ratio, row.who, require));
+    else if (row.ratio_high && *row.ratio_high < 1)
+      lines.push_back(fmt::format("SLOWER: the median of {} pairs is between {:.3f} and {:.3f} of {} (95 %), which does not reach 1",
+                                  row.rounds, *row.ratio_low, *row.ratio_high, row.who));
+  }
+  return lines;
+}
+
 std::vector<std::string> compare_losses(const std::vector<StepRow>& rows) {
   std::vector<std::string> lines;
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const double ours = rows[0].last_loss, theirs = rows[i].last_loss;
     const double apart = std::abs(ours - theirs) / std::max(std::abs(theirs), 1e-9);
+    if (rows[i].who == "previous" && ours != theirs)
+      lines.push_back(fmt::format("other bits than before: the last loss is {:.17g}, previous reached {:.17g}", ours, theirs));
     if (apart <= kLossesApart) continue;
     lines.push_back(fmt::format("the losses differ: {} reached {:.4g} and {} {:.4g} after the same steps ({:.0f} % apart)", rows[0].who,
                                 ours, rows[i].who, theirs, 100 * apart));

@@ -34,10 +34,16 @@ struct StepRow {
   std::optional<double> compute, wait, comm, moved_bytes, peak_bytes;
   double first_loss = 0, last_loss = 0;
   int rounds = 0;
-  std::optional<double> ratio;  // ours over theirs: above 1 cohort is faster; absent in our own row
+  std::optional<double> ratio;  // ours over theirs, the median of all rounds' pairs: above 1 cohort is faster; absent in our own row
+  std::optional<double> ratio_low, ratio_high;  // its 95 % interval; absent with fewer than six pairs
   bool spoiled = false;
 };
 void summarize(StepRow& row, const std::vector<StepLine>& rounds);  // medians over the rounds
+
+// Of the pairs that each round made.
+void compare(StepRow& row, const std::vector<StepLine>& ours, const std::vector<StepLine>& theirs);
+// What is too slow for --require, a line each.
+std::vector<std::string> find_slower(const std::vector<StepRow>& rows, double require);
 
 // Implementations train alike when their last losses are close: only steps that train are compared.
 inline constexpr double kLossesApart = 0.10;  // other first weights and another order of the samples make 1 to 5 % of difference

@@ -21,8 +21,17 @@ Deadline time_limit(const StepOptions& o) {
   return Deadline::in(Seconds{120 + samples / kSlowestRate});
 }
 
+// As launch::find_worker() finds ours.
+std::string previous_worker(const std::string& folder) {
+  const auto beside = folder + "/cohort-worker", installed = folder + "/../libexec/cohort/cohort-worker";
+  return std::filesystem::exists(installed) && !std::filesystem::exists(beside) ? installed : beside;
+}
+
 // Why this one cannot take part; empty when it can.
 std::string obstacle(const std::string& who, const StepOptions& o) {
+  if (who == "previous")
+    for (const auto& program : {o.previous + "/cohort", previous_worker(o.previous)})
+      if (find_executable(program).empty()) throw_failure(Kind::usage, "--previous {}: {} is no program", o.previous, program);
   if (!who.starts_with("torch-")) return {};
   const StepModel* known = step_model_named(o.model);
   if (known == nullptr) return "it knows mlp, cnn, resnet18 and gpt-50m only";
@@ -49,7 +58,8 @@ void print(const StepReport& report, const StepOptions& o, int ranks) {
   for (const StepRow& row : report.rows)
     if (o.json) fmt::print("{}\n", json_line(row));
   for (const auto& note : report.notes) fmt::print(aside, "  {}\n", note);
-  for (const auto& line : report.voids) fmt::print(aside, "{}\n", line);
+  for (const auto* lines : {&report.voids, &report.slower})
+    for (const auto& line : *lines) fmt::print(aside, "{}\n", line);
   std::fflush(stdout);
 }
 
@@ -66,10 +76,12 @@ CommandLine step_program(const std::string& who, const StepOptions& o, int ranks
     if (script == kSharded) p.argv.insert(p.argv.end(), {"--how", who.substr(std::string_view("torch-").size())});
     if (script != kSharded) p.argv.insert(p.argv.end(), {"--model", o.model});
   } else {
-    p.argv = {std::filesystem::read_symlink("/proc/self/exe").string(), "run", "-n", std::to_string(ranks)};
+    const bool plain = who == "plain", previous = who == "previous";
+    p.argv = {previous ? o.previous + "/cohort" : std::filesystem::read_symlink("/proc/self/exe").string(), "run", "-n",
+              std::to_string(ranks)};
     if (ranks <= this_machine().cores) p.argv.insert(p.argv.end(), {"--bind", "core"});
-    const bool plain = who == "plain";
-    p.argv.insert(p.argv.end(), {"--", launch::find_worker(), "bench-step", "--implementation", plain ? "cohort" : who, "--model", o.spec(),
+    p.argv.insert(p.argv.end(), {"--", previous ? previous_worker(o.previous) : launch::find_worker(), "bench-step", "--implementation",
+                                 plain || previous ? "cohort" : who, "--model", o.spec(),
                                  "--data", o.data_spec(), "--optimizer", o.rule(), "--sync", plain ? o.plain_sync() : o.sync, "--recompute",
                                  plain ? "none" : o.recompute, "--out", out_path});
   }
@@ -104,10 +116,11 @@ StepReport run_step_rounds(const StepOptions& o, int ranks, const Progress& prog
     row.sync = i == 0 ? o.sync : chosen[i] == "plain" ? o.plain_sync() : "";
     row.recompute = i == 0 ? o.recompute : "none";
     summarize(row, lines[i]);
-    if (i > 0) row.ratio = report.rows[0].samples_per_s / row.samples_per_s;
+    if (i > 0) compare(row, lines[0], lines[i]);
     report.rows.push_back(row);
   }
   for (auto& line : compare_losses(report.rows)) report.notes.push_back(std::move(line));
+  report.slower = find_slower(report.rows, o.require);
   if (o.void_check) report.voids = find_voids(report.rows, this_machine());
   return report;
 }
@@ -115,14 +128,16 @@ StepReport run_step_rounds(const StepOptions& o, int ranks, const Progress& prog
 int run_step(int argc, char** argv) {
   const auto o = parse_step_options(argc, argv);
   if (!o) return 0;
+  bool slower = false;
   for (const int n : o->ranks) {
     ProgressLine progress(ProgressLine::Elsewhere::silent);
     const auto report = run_step_rounds(*o, n, [&](const std::string& what, double share) { progress.show(what, share); });
     progress.clear();
     print(report, *o, n);
+    slower = slower || !report.slower.empty();
   }
   if (!o->json) fmt::print("\n{}", step_legend());
-  return 0;
+  return slower ? 1 : 0;
 }
 
 }  // namespace cohort::bench

@@ -16,6 +16,7 @@ struct StepReport {
   std::vector<StepRow> rows;       // ours first
   std::vector<std::string> notes;  // missing implementations, losses that differ
   std::vector<std::string> voids;
+  std::vector<std::string> slower;  // than --require
 };
 
 // out_path: where rank 0 of our own worker writes; torch-ddp prints to stdout.

@@ -64,6 +64,9 @@ TEST(StepOptions, RefuseWithTheWordThatIsWrong) {
   EXPECT_THAT(message_of([] { parse_step({"--tokens", "-1"}); }), HasSubstr("--tokens -1"));
   EXPECT_THAT(message_of([] { parse_step({"--rounds", "0"}); }), HasSubstr("--rounds 0"));
   EXPECT_THAT(message_of([] { parse_step({"--optim", "sgd"}); }), HasSubstr("--optimizer"));
+  EXPECT_THAT(message_of([] { parse_step({"--against", "previous"}); }), HasSubstr("--previous FOLDER"));
+  EXPECT_THAT(message_of([] { parse_step({"--previous", "bin"}); }), HasSubstr("without --against previous"));
+  EXPECT_THAT(message_of([] { parse_step({"--require", "-1"}); }), HasSubstr("--require -1"));
   EXPECT_THAT(message_of([] { parse_step({"--nonsense"}); }), HasSubstr("cohort bench step --help"));
   EXPECT_NE(message_of([] { parse_step({"--model", "mlp(in="}); }), "nothing was thrown");
 }
@@ -90,12 +93,46 @@ TEST(StepResults, AreMediansOverRoundsWithTheirSpread) {
   EXPECT_EQ(r.rounds, 3);
 }
 
+std::vector<StepLine> rates(std::initializer_list<double> all) {
+  std::vector<StepLine> lines;
+  for (const double rate : all) lines.push_back({.samples_per_s = rate});
+  return lines;
+}
+
+TEST(StepResults, ARatioIsTheMedianOfPairsBetweenOrderStatistics) {
+  StepRow r;
+  compare(r, rates({10, 20, 30, 40, 50}), rates({10, 10, 10, 10, 10}));
+  EXPECT_EQ(r.ratio, 3);
+  EXPECT_FALSE(r.ratio_low) << "of five pairs the smallest and the largest are a 94 % interval";
+  compare(r, rates({6, 1, 2, 3, 5, 4}), rates({1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(r.ratio_low, 1);
+  EXPECT_EQ(r.ratio_high, 6);
+  StepRow ten;
+  compare(ten, rates({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), rates({1, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(ten.ratio_low, 2) << "one toss or none of ten: 11 of 1024; two or fewer: 56";
+  EXPECT_EQ(ten.ratio_high, 9);
+}
+
+TEST(StepResults, WhatIsSlowerThanRequiredIsNamed) {
+  StepRow ours = row("cohort", 1), slow = row("previous", 1), sure = row("previous", 1), fine = row("previous", 1);
+  slow.ratio = 0.97;
+  sure.ratio = 0.99, sure.ratio_low = 0.985, sure.ratio_high = 0.999;
+  fine.ratio = 0.99, fine.ratio_low = 0.98, fine.ratio_high = 1.01;
+  EXPECT_THAT(find_slower({ours, slow, sure, fine}, 0.98), ElementsAre(HasSubstr("0.970 of previous"), HasSubstr("does not reach 1")));
+  EXPECT_THAT(find_slower({ours, slow, sure, fine}, 0), IsEmpty());
+}
+
+TEST(StepResults, AnotherBuildThatTrainsOtherBitsIsNamed) {
+  EXPECT_THAT(compare_losses({row("cohort", 1, 0.5), row("previous", 1, 0.5)}), IsEmpty());
+  EXPECT_THAT(compare_losses({row("cohort", 1, 0.5), row("previous", 1, 0.5000001)}), ElementsAre(HasSubstr("other bits than before")));
+}
+
 TEST(StepResults, JsonHasEveryFieldAndNullForWhatIsUnknown) {
   auto r = row("torch-ddp", 14000);
   r.ratio = 2.5;
   const auto j = nlohmann::json::parse(json_line(r));
   for (const char* field : {"who", "model", "ranks", "batch", "samples_per_s", "low", "high", "compute_share", "wait_share", "comm_share",
-                            "ratio", "first_loss", "last_loss", "rounds", "recompute", "moved_bytes", "peak_bytes", "void"})
+                            "ratio", "ratio_low", "ratio_high", "first_loss", "last_loss", "rounds", "recompute", "moved_bytes", "peak_bytes", "void"})
     EXPECT_TRUE(j.contains(field)) << field;
   EXPECT_TRUE(j.at("comm_share").is_null());
   EXPECT_EQ(j.at("ratio"), 2.5);

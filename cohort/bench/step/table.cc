@@ -30,6 +30,8 @@ std::string json_line(const StepRow& r) {
   j["last_loss"] = rounded(r.last_loss);
   j["rounds"] = r.rounds;
   j["ratio"] = rounded_or_null(r.ratio);
+  j["ratio_low"] = rounded_or_null(r.ratio_low);
+  j["ratio_high"] = rounded_or_null(r.ratio_high);
   j["sync"] = r.sync.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.sync);
   j["recompute"] = r.recompute;
   j["moved_bytes"] = rounded_or_null(r.moved_bytes);
@@ -46,13 +48,16 @@ std::string step_table(const std::vector<StepRow>& rows) {
                         fmt::format("{} .. {}", rate_text(r.low), rate_text(r.high)), r.ratio ? fmt::format("{:.2f}x", *r.ratio) : "",
                         percent(r.compute), percent(r.wait), percent(r.comm), mebibytes(r.moved_bytes), mebibytes(r.peak_bytes),
                         fmt::format("{:.3f} to {:.3f}", r.first_loss, r.last_loss), r.spoiled ? "  void" : "");
+  for (const StepRow& r : rows)
+    if (r.ratio_low)
+      text += fmt::format("  ratio to {}: {:.3f}, 95 % interval {:.3f} .. {:.3f}, {} pairs\n", r.who, *r.ratio, *r.ratio_low, *r.ratio_high, r.rounds);
   return text;
 }
 
 std::string step_legend() {
   return "samples/s  of all ranks together over a window of whole steps: the median over rounds\n"
          "rounds     the slowest and the fastest round: how far to trust the median\n"
-         "ratio      our samples/s over theirs: above 1 cohort is faster\n"
+         "ratio      our samples/s over theirs: above 1 cohort is faster; the median of the pairs that each round makes\n"
          "compute    share of the window spent in loading, forward, backward and update\n"
          "wait       share spent waiting for other ranks\n"
          "comm       share spent moving and adding gradients\n"

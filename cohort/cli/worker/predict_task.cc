@@ -15,6 +15,7 @@
 #include "cohort/cli/worker/tasks.h"
 #include "cohort/data/limits.h"
 #include "cohort/launch/exit_codes.h"
+#include "cohort/train/loop/prediction_csv.h"
 #include "cohort/train/loop/predictor.h"
 
 namespace cohort::cli::worker {
@@ -25,15 +26,19 @@ struct PredictTaskOptions {
   std::vector<std::string> files, plugins;
   int top = 3;
   std::int64_t limit = 0;
-  bool json = false;
+  bool json = false, terminal = false;  // terminal: what is printed goes to one
   data::InputLimits limits;
 };
+
+std::string dump(const PredictTaskOptions& w, const nlohmann::ordered_json& line) {
+  return line.dump(-1, ' ', w.terminal, nlohmann::json::error_handler_t::replace) + "\n";
+}
 
 void print(const PredictTaskOptions& w, const std::string& file, const std::vector<train::Guess>& guesses) {
   if (w.json) {
     nlohmann::ordered_json line{{"file", file}, {"guesses", nlohmann::ordered_json::array()}};
     for (const train::Guess& g : guesses) line["guesses"].push_back({{"label", g.label}, {"name", g.name}, {"probability", g.probability}});
-    return fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return fmt::print("{}", dump(w, line));
   }
   fmt::print("{}:", printable(file, file.size()));
   for (const train::Guess& g : guesses)
@@ -48,56 +53,35 @@ void print(const PredictTaskOptions& w, const std::string& source, const train::
     if (s.regression()) line[s.measure] = s.error;
     if (!s.regression()) line["accuracy"] = s.accuracy(), line["correct"] = s.correct;
     line["samples"] = s.samples, line["loss"] = s.loss;
-    return fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return fmt::print("{}", dump(w, line));
   }
-  if (s.regression()) return fmt::print(to, "{}: {} {:.6g} ({} values), loss {:.6g}\n", source, s.measure, s.error, s.samples, s.loss);
-  fmt::print(to, "{}: accuracy {:.2f} % ({} of {}), loss {:.4f}\n", source, 100 * s.accuracy(), s.correct, s.samples, s.loss);
+  const std::string name = terminal_text(source);
+  if (s.regression()) return fmt::print(to, "{}: {} {:.6g} ({} values), loss {:.6g}\n", name, s.measure, s.error, s.samples, s.loss);
+  fmt::print(to, "{}: accuracy {:.2f} % ({} of {}), loss {:.4f}\n", name, 100 * s.accuracy(), s.correct, s.samples, s.loss);
 }
 
 bool is_set(const std::string& file) { return std::filesystem::is_directory(file) || file.ends_with(".csv") || file.ends_with(".csv.gz"); }
 
-// By RFC 4180.
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
-}
-
-std::string heading(const train::Predictor& predictor, bool folder, bool labelled) {
-  std::string line = folder ? "file" : "row";
-  if (!predictor.regression()) return line + ",prediction,probability" + (labelled ? ",label\n" : "\n");
-  for (const std::string& name : predictor.target_names()) line += "," + field(name);
-  for (const std::string& name : predictor.target_names()) line += labelled ? "," + field("true " + name) : "";
-  return line + "\n";
-}
-
-std::string csv_line(const train::Prediction& p) {
-  std::string line = field(p.place);
-  if (!p.guesses.empty()) line += fmt::format(",{},{:.6g}", field(p.guesses[0].name), p.guesses[0].probability);
-  for (const double value : p.values) line += fmt::format(",{:.9g}", value);
-  for (const double value : p.targets) line += fmt::format(",{:.9g}", value);
-  return line + (p.label.empty() ? "" : "," + field(p.label)) + "\n";
-}
-
-std::string json_line(const std::string& source, const train::Predictor& predictor, const train::Prediction& p) {
+std::string json_line(const PredictTaskOptions& w, const std::string& source, const train::Predictor& predictor, const train::Prediction& p) {
   nlohmann::ordered_json line{{"data", source}, {"row", p.place}};
   for (const train::Guess& g : p.guesses) line["guesses"].push_back({{"label", g.label}, {"name", g.name}, {"probability", g.probability}});
   const auto names = predictor.target_names();
   for (std::size_t i = 0; i < p.values.size(); ++i) line["values"][names[i]] = p.values[i];
   for (std::size_t i = 0; i < p.targets.size(); ++i) line["targets"][names[i]] = p.targets[i];
   if (!p.label.empty()) line["true"] = p.label;
-  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return dump(w, line);
 }
 
 // A folder or a table. With --out its lines are added to `lines`.
 void predict_set(const PredictTaskOptions& w, const train::Predictor& predictor, const std::string& file, std::string& lines) {
   const auto set = predictor.open(file);
   const bool labelled = !set->form().unlabelled, first = lines.empty();
+  const auto reader = w.terminal && w.out.empty() ? train::CsvFor::terminal : train::CsvFor::file;
+  const auto targets = predictor.regression() ? predictor.target_names() : std::vector<std::string>{};
   const auto put = [&](const std::string& line) { w.out.empty() ? static_cast<void>(fmt::print("{}", line)) : void(lines += line); };
-  if (!w.json && (w.out.empty() || first)) put(heading(predictor, std::filesystem::is_directory(file), labelled));
+  if (!w.json && (w.out.empty() || first)) put(train::csv_heading(targets, std::filesystem::is_directory(file), labelled, reader));
   const train::Score score = predictor.predict(*set, {.limit = w.limit, .top = w.json ? w.top : 1}, [&](const train::Prediction& p) {
-    put(w.json ? json_line(file, predictor, p) : csv_line(p));
+    put(w.json ? json_line(w, file, predictor, p) : train::csv_line(p, reader));
   });
   std::fflush(stdout);
   if (labelled) print(w, file, score);
@@ -138,6 +122,7 @@ int predict_main(int argc, char** argv) {
   app.add_option("--max-inflate-ratio", w.limits.max_inflate_ratio)->check(CLI::PositiveNumber);
   app.add_option("--limit", w.limit)->check(CLI::NonNegativeNumber);
   app.add_flag("--json", w.json);
+  app.add_flag("--terminal", w.terminal);
   if (!parse_command_line(app, argc, argv)) return 0;
   return predict(w);
 }

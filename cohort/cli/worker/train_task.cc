@@ -9,6 +9,7 @@
 #include "cohort/base/command_line.h"
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
+#include "cohort/base/terminal_text.h"
 #include "cohort/cli/worker/preemption.h"
 #include "cohort/cli/worker/sigquit_status.h"
 #include "cohort/cli/worker/tasks.h"
@@ -24,7 +25,7 @@ namespace {
 
 int report_end(const RunSummary& summary) {
   std::fflush(stdout);
-  if (!summary.saved) fmt::print(stderr, "cohort train: the run ended, but its last checkpoint could not be written: {}\n", summary.lost);
+  if (!summary.saved) fmt::print(stderr, "cohort train: the run ended, but its last checkpoint could not be written: {}\n", terminal_text(summary.lost));
   return summary.saved ? 0 : launch::kExitFailure;
 }
 

@@ -61,7 +61,11 @@ std::byte* Arena::map(const RegionAddress& where) {
   unmap_retired();
   std::string why;
   auto segment = Segment::open(where.segment, true, &why);
-  if (!segment) throw_failure(Kind::system, "cannot map a peer's memory any more ({}); was its Region freed during the operation?", why);
+  if (!segment)
+    throw_failure(Kind::system,
+                  "cannot map a peer's memory ({}); is there too little memory or address space (ulimit -v), or was its Region freed during "
+                  "the operation?",
+                  why);
   const std::unique_lock lock(mutex_);
   return peers_.emplace(where.segment.stamp, std::move(*segment)).first->second.data() + where.offset;
 }

@@ -13,6 +13,8 @@
 namespace cohort::data {
 namespace {
 
+constexpr std::int64_t kOfSeveralScans = 3;  // what a pixel counts there: it takes nine bytes instead of three (limits.h)
+
 struct Trouble {
   jpeg_error_mgr manager{};
   std::jmp_buf out{};
@@ -52,9 +54,10 @@ bool read(jpeg_decompress_struct& jpeg, jpeg_progress_mgr& progress, Trouble& tr
   jpeg.progress = &progress;
   jpeg_mem_src(&jpeg, reinterpret_cast<const unsigned char*>(file.data()), static_cast<unsigned long>(file.size()));
   jpeg_read_header(&jpeg, TRUE);
-  if (std::int64_t{jpeg.image_width} * jpeg.image_height > max_pixels) {
-    std::snprintf(trouble.text, sizeof trouble.text, "%u x %u pixels are more than data.max_pixels=%lld", jpeg.image_width,
-                  jpeg.image_height, static_cast<long long>(max_pixels));
+  const bool scans = jpeg_has_multiple_scans(&jpeg) == TRUE;
+  if (std::int64_t{jpeg.image_width} * jpeg.image_height * (scans ? kOfSeveralScans : 1) > max_pixels) {
+    std::snprintf(trouble.text, sizeof trouble.text, "%u x %u pixels%s are more than data.max_pixels=%lld", jpeg.image_width,
+                  jpeg.image_height, scans ? " in several scans, which count threefold," : "", static_cast<long long>(max_pixels));
     trouble.too_large = true;
     return false;
   }

@@ -49,6 +49,16 @@ std::string jpeg_file(unsigned height, unsigned width, std::array<std::uint8_t, 
   return file;
 }
 
+// With another size in its header.
+std::string declaring(std::string file, unsigned height, unsigned width) {
+  const auto frame = file.find("\xff\xc2");  // of a progressive JPEG: marker, length, bits of a sample, height, width
+  for (const auto& [at, value] : {std::pair{frame + 5, height}, std::pair{frame + 7, width}}) {
+    file.at(at) = static_cast<char>(value >> 8);
+    file.at(at + 1) = static_cast<char>(value & 255);
+  }
+  return file;
+}
+
 }  // namespace
 
 TEST(Jpeg, DecodesToColourOrGrey) {
@@ -68,13 +78,27 @@ TEST(Jpeg, OfTooManyScansOrPixelsIsRefusedWithTheSettingThatAllowsIt) {
   EXPECT_EQ(decode_image(ten, 3, "ten.jpg").height, 16);
   const Error error = failure_of([&] { decode_image(many, 3, "many.jpg"); });
   EXPECT_EQ(error.kind, Kind::corrupt);
-  EXPECT_THAT(error.what, AllOf(testing::HasSubstr("many.jpg"), testing::HasSubstr("51 scans"), testing::HasSubstr("data.max_scans=50")));
+  EXPECT_THAT(error.what, AllOf(testing::HasSubstr("many.jpg"), testing::HasSubstr("31 scans"), testing::HasSubstr("data.max_scans=30")));
   set_input_limits({.max_scans = 60});
   EXPECT_EQ(decode_image(many, 3, "many.jpg").width, 16);
   set_input_limits({.max_pixels = 255});
-  EXPECT_THAT(failure_of([&] { decode_image(ten, 3, "ten.jpg"); }).what,
+  EXPECT_THAT(failure_of([&] { decode_image(jpeg_file(16, 16, {9, 8, 7}), 3, "a.jpg"); }).what,
               testing::HasSubstr("16 x 16 pixels are more than data.max_pixels=255"));
   set_input_limits({});
+}
+
+TEST(Jpeg, InSeveralScansIsRefusedForAThirdOfThePixelsBeforeMemoryIsTakenForThem) {
+  const std::string ten = jpeg_file(16, 16, {9, 8, 7}, 10);
+  set_input_limits({.max_pixels = 3 * 256 - 1});
+  const Error error = failure_of([&] { decode_image(ten, 3, "ten.jpg"); });
+  EXPECT_THAT(error.what, testing::HasSubstr("16 x 16 pixels in several scans, which count threefold, are more than data.max_pixels=767"));
+  EXPECT_EQ(decode_image(jpeg_file(16, 16, {9, 8, 7}), 3, "once.jpg").width, 16);
+  set_input_limits({.max_pixels = 3 * 256});
+  EXPECT_EQ(decode_image(ten, 3, "ten.jpg").width, 16);
+  set_input_limits({});
+  // 870 kB may declare ten thousand by ten thousand: 900 MB, and seconds.
+  EXPECT_THAT(failure_of([&] { decode_image(declaring(ten, 10'000, 10'000), 3, "huge.jpg"); }).what,
+              AllOf(testing::HasSubstr("10000 x 10000 pixels in several scans"), testing::HasSubstr("data.max_pixels=100000000")));
 }
 
 TEST(Jpeg, RefusesEveryTruncation) {

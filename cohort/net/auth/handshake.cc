@@ -41,9 +41,9 @@ std::string_view role_name(Role role) { return role == Role::coordinator ? "coor
 }  // namespace
 
 std::string describe(const Hello& h) {
-  if (!h.rank) return fmt::format("job '{}', epoch {} ({})", h.job, h.epoch.value, role_name(h.role));
+  if (!h.rank) return fmt::format("job '{}', membership epoch {} ({})", h.job, h.epoch.value, role_name(h.role));
   const std::string stream = h.streams == 1 ? "" : fmt::format(", stream {} of {}", h.stream, h.streams);
-  return fmt::format("job '{}', epoch {}, rank {} ({}{})", h.job, h.epoch.value, h.rank.value, role_name(h.role), stream);
+  return fmt::format("job '{}', membership epoch {}, rank {} ({}{})", h.job, h.epoch.value, h.rank.value, role_name(h.role), stream);
 }
 
 bool is_opening_byte(std::byte first) { return first == static_cast<std::byte>(kOpeningMagic & 0xff); }
@@ -250,7 +250,7 @@ bool Handshake::proved(std::size_t end, const Key& key) {
 
 std::string Handshake::refusal_of_peer() const {
   if (peer_.job != mine_.job || peer_.epoch != mine_.epoch) {
-    const std::string_view what = peer_.job != mine_.job ? "two jobs" : "a stale epoch";
+    const std::string_view what = peer_.job != mine_.job ? "two jobs" : "a stale membership epoch";
     return fmt::format("{} connected with {}: {}", describe(mine_), describe(peer_), what);
   }
   const std::string reason = admit_ ? admit_(peer_) : std::string();

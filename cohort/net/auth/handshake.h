@@ -41,7 +41,7 @@ struct Hello {
   int stream = 0;   // index of this socket among those between the two ranks ..
   int streams = 1;  // .. and their number; at most kMostStreams
 };
-std::string describe(const Hello& hello);  // "job 'a', epoch 3, rank 2 (worker)"
+std::string describe(const Hello& hello);  // "job 'a', membership epoch 3, rank 2 (worker)"
 
 // Asked about an authenticated peer of our job and epoch. Empty: accepted; else the reason, which is sent to the peer.
 using Admit = std::function<std::string(const Hello& peer)>;

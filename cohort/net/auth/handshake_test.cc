@@ -55,8 +55,8 @@ TEST(Handshake, ExchangesTheIdentitiesOfBothSides) {
     exchange(dialer, listener, piece);
     ASSERT_TRUE(dialer.done()) << why(dialer);
     ASSERT_TRUE(listener.done()) << why(listener);
-    EXPECT_EQ(describe(dialer.peer()), "job 'train', epoch 3, rank 0 (worker)");
-    EXPECT_EQ(describe(listener.peer()), "job 'train', epoch 3, rank 2 (worker)");
+    EXPECT_EQ(describe(dialer.peer()), "job 'train', membership epoch 3, rank 0 (worker)");
+    EXPECT_EQ(describe(listener.peer()), "job 'train', membership epoch 3, rank 2 (worker)");
   }
 }
 
@@ -126,7 +126,8 @@ TEST(Handshake, NamesBothSidesOfAMismatchToBoth) {
   const struct {
     Hello dialer;
     const char* mark;
-  } rows[] = {{{"other", Epoch{3}, Rank{2}, Role::worker}, "two jobs"}, {{"train", Epoch{2}, Rank{2}, Role::worker}, "a stale epoch"}};
+  } rows[] = {{{"other", Epoch{3}, Rank{2}, Role::worker}, "two jobs"},
+              {{"train", Epoch{2}, Rank{2}, Role::worker}, "a stale membership epoch"}};
   for (const auto& row : rows) {
     Handshake dialer(Side::dialer, kSecret, row.dialer), listener(Side::listener, kSecret, kListener);
     exchange(dialer, listener);

@@ -78,8 +78,7 @@ TEST_F(SecretFile, ThatOthersMayOpenIsRefused) {
 
 TEST_F(SecretFile, OfSomebodyElseIsRefused) {
   const std::string path = write(std::string(32, 'k'));
-  if (chown(path.c_str(), 12345, 12345) !=
-      0) {  // only root can give a file away, and not in every container; it stays our own, which is allowed
+  if (chown(path.c_str(), 12345, 12345) != 0) {  // only root can, and not in every container: it stays our own, which is allowed
     EXPECT_EQ(errno, EPERM);
     EXPECT_NO_THROW(Secret::from_file(path));
     return;

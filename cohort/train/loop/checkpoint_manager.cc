@@ -94,26 +94,54 @@ CheckpointManager::CheckpointManager(collective::Communicator& comm, TrainLoop& 
       writer_ = std::make_unique<checkpoint::Writer>(*store_);
   });
   if (!loop.engine().has_buddy()) return;
-  if (store_) rendezvous_ = new_rendezvous(folder_);
+  if (store_) rendezvous_ = new_rendezvous(folder_, kOwnParts);
   comm.broadcast(collective::piece(std::span(&rendezvous_, 1)), Rank{0}, {.name = "number for an emergency save"});
 }
 
-// First the folder is ours; then nobody changes what is in it.
+// First the folder is ours; then nobody changes what is in it. A new rank 0 of a job that trains goes on without, and tries again with the
+// next save: the next rank 0 would meet the same disk.
 void CheckpointManager::open_store() {
+  folder_watch_ = std::make_unique<FolderWatch>(run_folder(config_));
+  const auto look = folder_watch_->look();
+  const bool elastic = fence_.epoch > 0, starts_over = config_.checkpoint.resume == "never", trains = fence_.epoch > 1;
+  checkpoint::StoreOptions options{.keep = config_.checkpoint.keep, .followed = false, .prepared = false, .fence = fence_};
+  if (trains) {
+    store_ = std::make_unique<checkpoint::Store>(folder_, options);
+    return void(hold_folder());
+  }
+  lock_run();
+  if (starts_over) move_aside(folder_);
+  options.prepared = held_ = true;
+  store_ = std::make_unique<checkpoint::Store>(folder_, options);
+  if (!elastic || starts_over) checkpoint::raise_fence(open_folder(), fence_);
+}
+
+void CheckpointManager::lock_run() {
+  if (run_lock_) return;
   const auto run = run_folder(config_);
-  const bool elastic = fence_.epoch > 0, starts_over = config_.checkpoint.resume == "never";
   checkpoint::make_durable_folder(run);
   run_lock_ = std::make_unique<checkpoint::RunLock>(
       run, checkpoint::this_process(fence_.job), checkpoint::RunLockOptions{.takeover = config_.checkpoint.takeover, .had = fence_.epoch > 1});
-  if (starts_over) move_aside(folder_);
-  store_ = std::make_unique<checkpoint::Store>(
-      folder_, checkpoint::StoreOptions{.keep = config_.checkpoint.keep, .followed = false, .fence = fence_});
-  if (!elastic || starts_over) checkpoint::raise_fence(folder_, fence_);
+}
+
+bool CheckpointManager::hold_folder() {
+  if (held_) return true;
+  try {
+    lock_run();
+    store_->prepare();
+  } catch (const Failure& failure) {
+    if (failure.kind() == Kind::usage) throw;  // another run has it
+    log_warning("{}; training goes on, and the next checkpoint tries again", failure.what());
+    return false;
+  }
+  held_ = true;
+  return true;
 }
 
 // The fence tells of a job that has ended again, too.
 void CheckpointManager::note_owner() {
-  const auto fence = checkpoint::raised_fence(folder_);
+  const auto folder = Folder::if_there(folder_, kOwnParts);
+  const auto fence = folder ? checkpoint::raised_fence(*folder) : std::nullopt;
   if (!fence || *fence == fence_) return;
   const bool other = fence->job != fence_.job;
   fenced_off_ = other || fence->epoch > fence_.epoch;
@@ -122,19 +150,20 @@ void CheckpointManager::note_owner() {
 
 bool CheckpointManager::may_write() {
   if (!store_ || fenced_off_ || taken_over()) return store_ == nullptr;
+  const auto look = folder_watch_->look();
   try {
     note_owner();
   } catch (const std::exception& error) {
     log_debug("{}: {}", folder_, error.what());  // a network file system that is away for a while
   }
-  return !fenced_off_ && run_lock_->holds();
+  return !fenced_off_ && (!run_lock_ || run_lock_->holds());
 }
 
 void CheckpointManager::refuse_if_taken_over(collective::Communicator* comm) {
   const auto refuse = [&] {
     may_write();
     if (!store_ || !taken_over()) return;
-    const std::string owner = run_lock_->taken() ? run_lock_->owner() : owner_;
+    const std::string owner = run_lock_ && run_lock_->taken() ? run_lock_->owner() : owner_;
     throw_failure(Kind::usage,
                   "{} was taken over by {}: this run can save nothing there any more, so it ends after update {} of {}; what it learned "
                   "since {} is lost. Start it again with another `out` to have both runs",
@@ -172,7 +201,20 @@ void CheckpointManager::save() {
 void CheckpointManager::save_whole() {
   if (last_saved_ == loop_.step() || fenced_off_ || taken_over()) return;
   if (writer_->busy()) return note_skipped();
+  if (!may_save()) return;
   if (writer_->submit(snapshot())) last_saved_ = loop_.step();
+}
+
+// Rank 0. Without the run's folder nothing is written: another run may have it.
+bool CheckpointManager::may_save() {
+  try {
+    if (hold_folder()) return true;
+  } catch (const Failure& failure) {
+    owner_ = "another run";
+    log_error("{}", failure.what());
+  }
+  write_failed_ = true;
+  return false;
 }
 
 // Each rank looks at what it would write.
@@ -217,7 +259,7 @@ void CheckpointManager::save_sharded() {
   const std::string received(reinterpret_cast<const char*>(folder_name.data()));
   if (received.empty()) return;
   const auto step = loop_.step();
-  const checkpoint::ShardedSave sharded_save{folder_ + "/" + received, comm_.rank().value, comm_.size()};
+  const auto sharded_save = sharded_save_in(folder_ + "/" + received, comm_.rank().value);
   pending_saves_->put(step, {std::move(staging), sharded_save});
   in_flight_ = sharded_save.folder;
   if (writer_->submit(snapshot())) return void(last_saved_ = step);
@@ -228,8 +270,9 @@ void CheckpointManager::save_sharded() {
 std::unique_ptr<checkpoint::StagingDirectory> CheckpointManager::open_staging() {
   if (!store_ || last_saved_ == loop_.step() || fenced_off_ || taken_over()) return nullptr;
   try {
-    if (!writer_->busy()) return std::make_unique<checkpoint::StagingDirectory>(checkpoint::staging_path(folder_, loop_.step()));
-    note_skipped();
+    if (writer_->busy()) return note_skipped(), nullptr;
+    if (!may_save()) return nullptr;
+    return std::make_unique<checkpoint::StagingDirectory>(checkpoint::staging_path(folder_, loop_.step()), kOwnParts);
   } catch (const Failure& failure) {
     note({loop_.step(), failure.error(), std::nullopt, Seconds{0}});
   }
@@ -268,10 +311,10 @@ std::optional<checkpoint::Checkpoint> CheckpointManager::save_emergency(const Er
   const int lost = why.rank.value, me = comm_.rank().value;
   if (!loop_.engine().has_buddy() || why.rank == kNoRank || why.kind == Kind::usage || lost == me) return std::nullopt;
   if (!in_flight_.empty() && lost > 0 && me == (lost + 1) % comm_.size())  // the others no longer wait for its part
-    checkpoint::decline({in_flight_, lost, comm_.size()}, last_saved_, why);
+    checkpoint::decline(sharded_save_in(in_flight_, lost), last_saved_, why);
   try {
-    checkpoint::check_fence(folder_, fence_);
-    EmergencySave emergency({me, comm_.size(), lost}, folder_, rendezvous_);
+    if (const auto folder = Folder::if_there(folder_, kOwnParts)) checkpoint::check_fence(*folder, fence_);
+    EmergencySave emergency({me, comm_.size(), lost}, folder_, kOwnParts, rendezvous_);
     emergency.agree_on_step(loop_);
     return emergency.save(loop_, [this](checkpoint::Manifest& m) { describe(m); },
                           {.keep = config_.checkpoint.keep, .followed = false, .fence = fence_});
@@ -281,13 +324,25 @@ std::optional<checkpoint::Checkpoint> CheckpointManager::save_emergency(const Er
   }
 }
 
+checkpoint::ShardedSave CheckpointManager::sharded_save_in(const std::string& staging, int rank) const {
+  return {.folder = staging, .rank = rank, .ranks = comm_.size(), .own = kOwnParts + 1};
+}
+
+void CheckpointManager::abandon_in_flight() const noexcept {
+  try {
+    checkpoint::abandon_staging({open_folder(), std::filesystem::path(in_flight_).filename().string()});
+  } catch (const std::exception& error) {
+    log_debug("{}: {}", in_flight_, error.what());  // it is gone, or somebody put another thing in its place
+  }
+}
+
 void CheckpointManager::abandon_save(std::span<const Rank> lost) noexcept {
   if (!sharded_ || in_flight_.empty() || !writer_->busy()) return;
   for (const Rank rank : lost) {
     if (rank == Rank{0})
-      checkpoint::abandon_staging(in_flight_);  // rank 0 ends saves: without it the folder goes, and the others see that it has gone
+      abandon_in_flight();  // rank 0 ends saves: without it the folder goes, and the others see that it has gone
     else if (store_)
-      checkpoint::decline({in_flight_, rank.value, comm_.size()}, last_saved_, {Kind::peer_lost, "it was lost during the save", rank});
+      checkpoint::decline(sharded_save_in(in_flight_, rank.value), last_saved_, {Kind::peer_lost, "it was lost during the save", rank});
   }
 }
 

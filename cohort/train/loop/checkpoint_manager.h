@@ -9,13 +9,16 @@
 #include <optional>
 #include <string>
 
+#include "cohort/base/folder.h"
 #include "cohort/checkpoint/run_lock.h"
 #include "cohort/checkpoint/writer.h"
+#include "cohort/train/loop/folder_watch.h"
 #include "cohort/train/loop/state_io.h"
 
 namespace cohort::checkpoint {
 class StagingDirectory;
-}
+struct ShardedSave;
+}  // namespace cohort::checkpoint
 
 namespace cohort::train {
 
@@ -63,7 +66,13 @@ class CheckpointManager {
   checkpoint::Snapshot snapshot();
   void describe(checkpoint::Manifest& m) const;
   checkpoint::Writer::Save save_shard() const;
+  Folder open_folder() const { return {folder_, kOwnParts}; }  // of checkpoints
   void open_store();
+  void lock_run();
+  bool hold_folder();  // rank 0: the run's folder is this job's, and can be written
+  bool may_save();     // the same, tried with each save
+  checkpoint::ShardedSave sharded_save_in(const std::string& staging, int rank) const;
+  void abandon_in_flight() const noexcept;
   void note_owner();
   void save_whole();
   void save_sharded();
@@ -73,17 +82,20 @@ class CheckpointManager {
   checkpoint::Newest newest_usable() const;
   [[noreturn]] void refuse_none(const std::vector<checkpoint::Refusal>& refused) const;
   bool finite();  // collective: all parameters are; else the log says which is not
+  std::vector<checkpoint::Listed> listed_checkpoints() const;
   void note(const checkpoint::Outcome& outcome);
   void note_skipped();
 
   collective::Communicator& comm_;
   TrainLoop& loop_;
   const TrainConfig config_;
+  static constexpr int kOwnParts = 1;  // of folder_: what leads to the run's folder is its user's
   const std::string config_text_, folder_;
   const checkpoint::Fence fence_;
   const bool sharded_;                                 // every rank has a part in every save
   const std::set<std::string> sharded_parameters_;     // parameters of which no rank holds all
   const std::shared_ptr<PendingSaves> pending_saves_;  // the save in flight, shared with the thread that writes
+  std::unique_ptr<FolderWatch> folder_watch_;          // rank 0
   std::unique_ptr<checkpoint::RunLock> run_lock_;      // rank 0
   std::unique_ptr<checkpoint::Store> store_;           // rank 0
   std::unique_ptr<checkpoint::Writer> writer_;         // rank 0; with sharding every rank
@@ -93,6 +105,7 @@ class CheckpointManager {
   std::vector<std::string> changes_;  // since that one was made
   std::int64_t last_saved_ = -1;      // the step of the newest checkpoint that is written or being written
   std::int64_t saved_step_ = -1;      // of the newest that is whole on disk
+  bool held_ = false;                 // rank 0: hold_folder() has succeeded
   bool fenced_off_ = false;           // rank 0: another job, or a later epoch of this one, saves in the folder
   std::string owner_;                 // rank 0: the other job
   bool write_failed_ = false;         // since save_last() tried

@@ -60,7 +60,7 @@ void CheckpointManager::refuse_none(const std::vector<checkpoint::Refusal>& refu
 }
 
 void CheckpointManager::find_newest(ResumePoint& at) {
-  if (!fence_.job.empty()) checkpoint::raise_fence(folder_, fence_);
+  if (!fence_.job.empty()) checkpoint::raise_fence(open_folder(), fence_);
   const auto newest = newest_usable();
   if (!newest.checkpoint && !newest.refused.empty()) refuse_none(newest.refused);
   for (const auto& refused : newest.refused)
@@ -117,7 +117,7 @@ std::optional<std::int64_t> CheckpointManager::restore() {
   if (sharded_)
     job::run_on_all(comm_, "manifest of the checkpoint", [&] {
       const auto path = folder_ + "/" + checkpoint::step_name(at.step);
-      if (!store_) found_ = {path, checkpoint::read_manifest(path, at.step)};
+      if (!store_) found_ = {path, checkpoint::read_manifest(Folder(path, kOwnParts + 1), at.step)};
     });
   read_state(found_, comm_, loop_, sharded_parameters_, static_cast<StateToRead>(at.state));
   loop_.start_at(at.epoch, at.samples, at.step);

@@ -4,24 +4,25 @@
 
 #include <algorithm>
 #include <bit>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
+#include "cohort/base/regular_file.h"
+#include "cohort/base/text.h"
 #include "cohort/checkpoint/sharded_save.h"
 #include "cohort/checkpoint/staging_directory.h"
 
 namespace cohort::train {
 namespace {
 
-namespace fs = std::filesystem;
 constexpr Seconds kEmergencyPatience{40};  // a rank may be deep in backward before it learns of the loss; the launcher waits longer
 constexpr auto kFilePoll = std::chrono::milliseconds(10);
 constexpr std::size_t kMostStateBytes = 16 << 20;  // a digit for every parameter
 constexpr const char* kRendezvousPrefix = ".rescue-";
+constexpr const char* kStagingFile = "staging";  // names the folder of the save
 
 }  // namespace
 
@@ -58,45 +59,44 @@ SurvivorState furthest(std::span<const SurvivorState> states) {
   return most;
 }
 
-std::int64_t new_rendezvous(const std::string& folder) {
-  std::error_code error;
-  std::vector<fs::path> left;
-  for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.path().filename().string().starts_with(kRendezvousPrefix)) left.push_back(entry.path());
-  for (const auto& path : left) remove_tree(path);
+std::int64_t new_rendezvous(const std::string& path, int own) {
+  try {
+    if (const auto folder = Folder::if_there(path, own))
+      for (const std::string& name : folder->names())
+        if (name.starts_with(kRendezvousPrefix)) remove_tree({*folder, name});
+  } catch (const Failure& failure) {
+    log_warning("{}; what an emergency save left there stays", failure.what());
+  }
   return static_cast<std::int64_t>(std::random_device{}());
 }
 
-EmergencySave::EmergencySave(Survivor survivor, std::string folder, std::int64_t rendezvous)
+EmergencySave::EmergencySave(Survivor survivor, std::string folder, int own, std::int64_t rendezvous)
     : survivor_(survivor),
       folder_(std::move(folder)),
-      rendezvous_folder_(fmt::format("{}/{}{}", folder_, kRendezvousPrefix, rendezvous)),
+      own_(own),
+      rendezvous_name_(fmt::format("{}{}", kRendezvousPrefix, rendezvous)),
+      rendezvous_(checkpoint::make_durable_folder(folder_, own_).make(rendezvous_name_, 0700)),
       deadline_(Deadline::in(kEmergencyPatience)) {
   for (int rank = 0; rank < survivor_.ranks; ++rank)
     if (rank != survivor_.lost) survivors_.push_back(rank);
   survivor_.writes_common = survivors_.front() == survivor_.rank;
-  std::error_code error;
-  fs::create_directories(rendezvous_folder_, error);
-  if (error) throw_failure(Kind::system, "cannot make {}: {}", rendezvous_folder_, error.message());
 }
 
 std::string EmergencySave::await_file(const std::string& name, int from) const {
-  const auto path = rendezvous_folder_ + "/" + name;
-  std::error_code error;
-  while (!fs::exists(path, error)) {
+  while (!rendezvous_.has(name)) {
     if (deadline_.passed())
-      throw_failure(Kind::timeout, "rank {}, a survivor, wrote nothing into {} within {:.0f} s; is it lost too?", from, rendezvous_folder_,
+      throw_failure(Kind::timeout, "rank {}, a survivor, wrote nothing into {} within {:.0f} s; is it lost too?", from, rendezvous_.path(),
                     kEmergencyPatience.count());
     std::this_thread::sleep_for(kFilePoll);
   }
-  return read_file(path, kMostStateBytes);
+  return read_regular_file({rendezvous_, name}, kMostStateBytes);
 }
 
 void EmergencySave::agree_on_step(TrainLoop& loop) {
   const auto& engine = loop.engine();
   const SurvivorState state{loop.decided(), engine.step_state() == engine::StepState::undecided, engine.decision()};
   const auto name = [](int rank) { return fmt::format("rank-{:05}.json", rank); };
-  write_file_atomically(rendezvous_folder_ + "/" + name(survivor_.rank), format_survivor_state(state));
+  write_file_atomically({rendezvous_, name(survivor_.rank)}, format_survivor_state(state));
   std::vector<SurvivorState> all;
   for (const int rank : survivors_) all.push_back(parse_survivor_state(await_file(name(rank), rank), name(rank)));
   const SurvivorState end = furthest(all);
@@ -110,18 +110,21 @@ checkpoint::Checkpoint EmergencySave::save(TrainLoop& loop, const std::function<
   write_state(made, survivor_, loop);
   const auto index = static_cast<int>(std::find(survivors_.begin(), survivors_.end(), survivor_.rank) - survivors_.begin());
   checkpoint::ShardedSave sharded_save{
-      .folder = {}, .rank = index, .ranks = static_cast<int>(survivors_.size()), .patience = kEmergencyPatience};
+      .folder = {}, .rank = index, .ranks = static_cast<int>(survivors_.size()), .patience = kEmergencyPatience, .own = own_ + 1};
   const auto path = folder_ + "/" + checkpoint::step_name(made.manifest.step);
   if (!survivor_.writes_common) {
-    sharded_save.folder = await_file("staging", survivors_.front());
+    const std::string name = await_file(kStagingFile, survivors_.front());
+    if (!name.starts_with(".tmp-") || name.find('/') != name.npos)
+      throw_failure(Kind::corrupt, "{} names '{}', which is no folder of a save", rendezvous_.path_of(kStagingFile), printable(name));
+    sharded_save.folder = folder_ + "/" + name;
     return checkpoint::contribute(sharded_save, made.manifest, made.files(), path).checkpoint;
   }
   const checkpoint::Store store(folder_, options);
-  checkpoint::StagingDirectory staging(checkpoint::staging_path(folder_, made.manifest.step));
+  checkpoint::StagingDirectory staging(checkpoint::staging_path(folder_, made.manifest.step), own_);
   sharded_save.folder = staging.path();
-  write_file_atomically(rendezvous_folder_ + "/staging", sharded_save.folder);
+  write_file_atomically({rendezvous_, kStagingFile}, staging.name());
   auto saved = store.save(made.manifest, made.files(), staging, sharded_save);
-  remove_tree(rendezvous_folder_);  // all have read what was there before they wrote their parts
+  remove_tree({staging.above(), rendezvous_name_});  // all have read what was there before they wrote their parts
   return saved.checkpoint;
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 #include <functional>
 
+#include "cohort/base/folder.h"
 #include "cohort/checkpoint/store.h"
 #include "cohort/train/loop/state_io.h"
 
@@ -28,11 +29,12 @@ SurvivorState parse_survivor_state(const std::string& text, const std::string& w
 SurvivorState furthest(std::span<const SurvivorState> states);
 
 // Rank 0, once per start of the run: a number for the folder to coordinate in; folders of earlier starts are removed.
-std::int64_t new_rendezvous(const std::string& folder);
+std::int64_t new_rendezvous(const std::string& folder, int own);
 
 class EmergencySave {
  public:
-  EmergencySave(Survivor survivor, std::string folder, std::int64_t rendezvous);
+  // own: parts of the folder's path that are no links (base/folder.h).
+  EmergencySave(Survivor survivor, std::string folder, int own, std::int64_t rendezvous);
   void agree_on_step(TrainLoop& loop);  // 1 and 2
   checkpoint::Checkpoint save(TrainLoop& loop, const std::function<void(checkpoint::Manifest&)>& describe,
                               const checkpoint::StoreOptions& store);  // 3
@@ -41,7 +43,10 @@ class EmergencySave {
   std::string await_file(const std::string& name, int from) const;
 
   Survivor survivor_;
-  const std::string folder_, rendezvous_folder_;
+  const std::string folder_;
+  const int own_;
+  const std::string rendezvous_name_;
+  const Folder rendezvous_;
   std::vector<int> survivors_;
   const Deadline deadline_;
 };

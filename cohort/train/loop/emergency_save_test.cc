@@ -2,12 +2,16 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "cohort/base/failure_of.h"
+#include "cohort/base/file.h"
 
 namespace cohort::train {
 namespace {
 
 using testing::HasSubstr;
+namespace fs = std::filesystem;
 
 TEST(SurvivorState, ComesBackBitForBit) {
   const SurvivorState mine{12, true, {false, 0.1 + 0.2, {true, false, true}}};
@@ -27,6 +31,23 @@ TEST(SurvivorState, OfTheFurthestIsFollowedByThoseWithoutTheResultOfTheVote) {
   EXPECT_EQ(end.step, 6);
   EXPECT_EQ(end.decision.clip, 0.5);
   EXPECT_EQ(furthest(std::span(all).subspan(2)).step, 5) << "no survivor knows the result: the step is made again";
+}
+
+TEST(EmergencySave, MeetsInNoFolderThatALinkLeadsTo) {
+  const TempDir dir, elsewhere;
+  const std::string folder = dir.file("checkpoints");
+  fs::create_directory(folder);
+  fs::create_directory_symlink(elsewhere.path(), folder + "/.rescue-7");
+  const auto error = failure_of([&] { EmergencySave({0, 2, 1}, folder, 1, 7); });
+  EXPECT_EQ(error.kind, Kind::corrupt);
+  EXPECT_THAT(error.what, HasSubstr(folder + "/.rescue-7 is a symbolic link"));
+  new_rendezvous(folder, 1);
+  EXPECT_FALSE(fs::exists(fs::symlink_status(folder + "/.rescue-7"))) << "of an earlier start: removed";
+  fs::rename(folder, dir.file("moved"));
+  fs::create_directory_symlink(elsewhere.path(), folder);
+  EXPECT_EQ(failure_of([&] { EmergencySave({0, 2, 1}, folder, 1, 7); }).kind, Kind::corrupt);
+  EXPECT_NO_THROW(new_rendezvous(folder, 1));
+  EXPECT_TRUE(fs::is_empty(elsewhere.path()));
 }
 
 }  // namespace

@@ -43,16 +43,29 @@ bool CheckpointManager::save_last(const std::atomic<bool>* aborted) {
   }
 }
 
+// None where the folder is gone.
+std::vector<checkpoint::Listed> CheckpointManager::listed_checkpoints() const {
+  try {
+    return store_->list();
+  } catch (const Failure& failure) {
+    log_debug("{}", failure.what());
+    return {};
+  }
+}
+
 // Names only: it may be the disk that fails.
 std::string CheckpointManager::lost_text() const {
   if (!store_) return "rank 0 says what is kept";
   const auto step = loop_.step();
-  for (const checkpoint::Listed& listed : store_->list()) try {
+  for (const checkpoint::Listed& listed : listed_checkpoints()) try {
       checkpoint::read_manifest(listed.path, listed.step);
       return fmt::format("updates {} to {} are lost; {} is kept, and the run goes on from it when it is started again", listed.step + 1,
                          step, listed.path);
     } catch (const Failure&) {  // a damaged one
     }
+  if (saved_step_ > 0)
+    return fmt::format("updates {} to {} are lost; the checkpoint of step {} was whole when it was written, and cannot be read now",
+                       saved_step_ + 1, step, saved_step_);
   return fmt::format("updates 1 to {} are lost: there is no checkpoint in {}", step, folder_);
 }
 

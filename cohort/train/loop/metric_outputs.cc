@@ -17,23 +17,24 @@ namespace {
 
 constexpr std::size_t kMostMetricsBytes = 4_GiB;
 
-std::unique_ptr<observe::HttpServer> listen(const observe::HttpRoutes& routes, int port, std::string& problem) {
-  try {
-    return std::make_unique<observe::HttpServer>(routes, observe::HttpOptions{.port = static_cast<std::uint16_t>(port)});
-  } catch (const std::exception& failure) {
-    problem = failure.what();
-    return nullptr;
-  }
+std::unique_ptr<observe::HttpServer> listen(const observe::HttpRoutes& routes, int port) {
+  return std::make_unique<observe::HttpServer>(routes, observe::HttpOptions{.port = static_cast<std::uint16_t>(port)});
 }
 
 }  // namespace
 
 MetricOutputs::MetricOutputs(const TrainConfig& config, Rank rank, std::int64_t step, std::function<bool()> may_write)
-    : folder_(run_folder(config)), rank_(rank), step_(step), wants_events_(config.observe.tensorboard), may_write_(std::move(may_write)) {
+    : folder_(run_folder(config)),
+      rank_(rank),
+      step_(step),
+      wants_events_(config.observe.tensorboard),
+      port_(config.observe.prometheus_port),
+      title_("cohort train, run " + config.name),
+      may_write_(std::move(may_write)) {
   earlier_effort_.attempt([&] { read_earlier_lines(); });
   open_metrics();
   open_events();
-  if (config.observe.prometheus_port >= 0) open_server("cohort train, run " + config.name, config.observe.prometheus_port);
+  open_server();
 }
 
 void MetricOutputs::read_earlier_lines() {
@@ -83,17 +84,19 @@ bool MetricOutputs::open_events() {
 }
 
 // The port asked for may belong to another program, or to a rank 0 before this one that is stopped.
-void MetricOutputs::open_server(const std::string& title, int port) {
-  const observe::HttpRoutes routes = observe::exporter_routes(registry_, title);
-  std::string problem;
-  server_ = listen(routes, port, problem);
-  if (server_) return;
-  std::string ignored;
-  if (port != 0) server_ = listen(routes, 0, ignored);
-  if (server_)
-    log_warning("{}; the metrics are at {} instead", problem, url());
-  else
-    log_warning("{}; training goes on without a page for Prometheus", problem);
+void MetricOutputs::open_server() {
+  if (server_ || port_ < 0) return;
+  server_effort_.attempt([&] {
+    const observe::HttpRoutes routes = observe::exporter_routes(registry_, title_);
+    try {
+      server_ = listen(routes, port_);
+    } catch (const std::exception& problem) {
+      if (port_ == 0) throw;
+      const std::string taken = problem.what();
+      server_ = listen(routes, 0);
+      log_warning("{}; the metrics are at {} instead", taken, url());
+    }
+  });
 }
 
 std::string MetricOutputs::url() const { return server_ ? server_->url("/metrics") : ""; }
@@ -130,6 +133,9 @@ void MetricOutputs::evaluation(const Evaluation& test, std::int64_t step, std::i
     for (const MetricValue& metric : test.metrics) events_->scalar("test/" + metric.name, step, metric.value);
     events_->flush();
   }
+  const bool had_page = server_ != nullptr;
+  open_server();
+  if (server_ && !had_page) log_info("metrics at {}", url());
   registry_.gauge("cohort_test_loss", "mean loss over the test set").set(test.loss);
   for (const MetricValue& metric : test.metrics)
     registry_.gauge("cohort_test_" + metric.name, fmt::format("mean {} over the test set", metric.name)).set(metric.value);

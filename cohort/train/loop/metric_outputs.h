@@ -1,7 +1,7 @@
 // Where rank 0 writes the numbers of a run while it lasts: metrics.jsonl, TensorBoard's event files, and a page for Prometheus.
 // A run that is resumed after step n has not made the steps after n yet, whatever the files say of them: those lines go.
 // Owner: RunLogger, on rank 0. Threads: one. Failure: none. What cannot be opened or written is warned about and tried again with the next
-// record; when the port asked for is taken, the page gets a free one.
+// record (the page after the next evaluation); when the port asked for is taken, the page gets a free one.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -54,17 +54,20 @@ class MetricOutputs {
   bool allowed();
   bool open_metrics();  // these two: whether it is open now
   bool open_events();
-  void open_server(const std::string& title, int port);
+  void open_server();
 
   const std::string folder_;
   const Rank rank_;
   const std::int64_t step_;  // the run goes on from it
   const bool wants_events_;
+  const int port_;  // of the page for Prometheus; -1: none
+  const std::string title_;
   const std::function<bool()> may_write_;
   bool closed_ = false;  // it said no
   BestEffort earlier_effort_{"the curves before this start"};
   BestEffort metrics_effort_{"metrics.jsonl", "with the next record"};
   BestEffort events_effort_{"TensorBoard's events", "with the next record"};
+  BestEffort server_effort_{"a page for Prometheus", "after the next evaluation"};
   std::vector<nlohmann::json> earlier_;
   std::optional<std::string> shorter_;  // the file without the lines after step_, until it is written
   std::optional<observe::MetricsFile> metrics_;

@@ -182,6 +182,35 @@ TEST(OwnRun, RefusesWhatDoesNotFitBeforeTheFirstStep) {
   });
 }
 
+// What torch says where the loss does not fit in this call of it. The first two are on one sample, before training.
+std::string thrown_in(int call) {
+  const TempDir folder;
+  std::string said;
+  int calls = 0;
+  collective::run_ranks(1, [&](collective::Communicator& comm) {
+    ModelAndData m = own();
+    m.objective.loss = [call, &calls](const at::Tensor& outputs, const at::Tensor& labels) {
+      return weighted(++calls == call ? outputs.narrow(0, 0, 1).repeat({1, 3}) : outputs, labels);
+    };
+    Trainer trainer(comm, config_in(folder.file("run"), 37), 4, 1, std::move(m));
+    try {
+      trainer.run();
+    } catch (const c10::Error& error) {
+      said = error.what();
+    }
+  });
+  return said;
+}
+
+TEST(OwnRun, AnExceptionOfTorchSaysWhereItWasAndHasNoFramesBelow) {
+  for (const auto& [call, where] :
+       {std::pair{3, "epoch 0, step 0: The size of tensor a (6)"}, {4, "evaluation: The size"}, {5, "epoch 1, step 0: "}}) {
+    const std::string said = thrown_in(call);
+    EXPECT_THAT(said, testing::StartsWith(where));
+    EXPECT_THAT(said, testing::Not(HasSubstr("frame #")));
+  }
+}
+
 TEST(OwnRun, AnElasticJobWantsToMakeTheModelAgain) {
   const TempDir folder;
   RankStatus status;

@@ -31,10 +31,10 @@ checkpoint::Checkpoint find_checkpoint(const std::string& path) {
   const fs::path given = fs::path(path).lexically_normal();
   const fs::path one = given.filename().empty() ? given.parent_path() : given;  // "runs/x/" is "runs/x"
   const std::string beside = one.has_parent_path() ? one.parent_path().string() : ".";
-  if (fs::exists(one / checkpoint::kManifestName)) return checkpoint::Store(beside).verify(one.string());
+  if (fs::exists(one / checkpoint::kManifestName)) return checkpoint::Store(beside, {.prepared = false}).verify(one.string());
   const fs::path folder = fs::is_directory(one / "checkpoints") ? one / "checkpoints" : one;
   if (!fs::is_directory(folder)) throw_failure(Kind::usage, "{} is neither the folder of a run nor of a checkpoint", path);
-  const auto newest = fs::is_empty(folder) ? checkpoint::Newest{} : checkpoint::Store(folder.string()).newest();
+  const auto newest = fs::is_empty(folder) ? checkpoint::Newest{} : checkpoint::Store(folder.string(), {.prepared = false}).newest();
   for (const auto& refused : newest.refused)
     log_error("checkpoint {} is damaged and was passed over: {}", refused.path, refused.error.what);
   if (newest.checkpoint) return *newest.checkpoint;

@@ -14,6 +14,8 @@
 #include <optional>
 
 #include "cohort/base/file.h"
+#include "cohort/base/folder.h"
+#include "cohort/base/terminal_text.h"
 #include "cohort/base/trace.h"
 #include "cohort/checkpoint/regular_file.h"
 #include "cohort/nn/unshard/unsharder.h"
@@ -27,7 +29,9 @@ constexpr std::size_t kMostConfigBytes = 64_MiB;
 
 double elapsed(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
 
-std::string rank_trace(const std::string& folder, int rank) { return fmt::format("{}/trace/rank{}.json", folder, rank); }
+constexpr const char* kTraceFolder = "trace";
+std::string rank_file(int rank) { return fmt::format("rank{}.json", rank); }
+std::string rank_trace(const std::string& folder, int rank) { return fmt::format("{}/{}/{}", folder, kTraceFolder, rank_file(rank)); }
 
 }  // namespace
 
@@ -55,12 +59,18 @@ RunLogger::RunLogger(collective::Communicator& comm, const TrainConfig& config, 
 
 void RunLogger::start_trace() {
   Trace::set_clock_offset(observe::clock_offset_to_first(comm_).offset_ns);
-  BestEffort trace("this rank's trace");
-  if (Trace::on()) trace.attempt([&] { stop_trace(); });  // of the epoch of an elastic job before this one
-  trace.attempt([&] {
+  if (Trace::on()) trace_effort_.attempt([] { Trace::stop(); });  // of the epoch of an elastic job before this one
+  open_trace();
+}
+
+void RunLogger::open_trace() {
+  const int rank = comm_.rank().value;
+  const auto write = [run = folder_, rank](const std::string& content) {
+    write_file_atomically({Folder(run).make(kTraceFolder), rank_file(rank)}, content);
+  };
+  trace_effort_.attempt([&] {
     observe::make_folders(folder_);
-    open_folder_in(folder_, "trace");
-    Trace::start(rank_trace(folder_, comm_.rank().value), comm_.rank());
+    Trace::start(rank_trace(folder_, rank), comm_.rank(), write);
   });
 }
 
@@ -90,7 +100,7 @@ RunLogger::~RunLogger() {
 void RunLogger::say(const std::string& line) {
   if (!first_) return;
   if (progress_) progress_->clear();
-  fmt::print("{}\n", line);
+  fmt::print("{}\n", terminal_text(line));  // it may quote what came from outside: texts of a manifest, names of a table
   std::fflush(stdout);
 }
 
@@ -102,6 +112,7 @@ void RunLogger::note(const std::string& line, std::initializer_list<observe::Fie
 
 void RunLogger::epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64_t done, std::int64_t total) {
   window_start_ = Clock::now();
+  if (config_.observe.trace && !Trace::on()) open_trace();
   if (!first_) return;
   write_settings();
   progress_->start(fmt::format("epoch {}/{}", epoch + 1, epochs), static_cast<std::uint64_t>(total),
@@ -225,19 +236,14 @@ void RunLogger::compare_with_plan(const StepProfiler& profiler) {
     return say(fmt::format("there is no forecast in {}: `cohort train --plan` makes it before it trains", path));
   if (progress_) progress_->finish();
   BestEffort("plan.json").attempt([&] {
-    const plan::Comparison found = plan::compare(read_file(path), profiler.measured_step());
+    const plan::Comparison found = plan::compare(checkpoint::read_regular_file(path, kMostConfigBytes), profiler.measured_step());
     say("\n" + found.text);
     write_file_atomically(folder_ + "/plan.json", found.json);
   });
 }
 
-void RunLogger::stop_trace() {
-  refuse_in_place_of_folder(folder_ + "/trace");
-  Trace::stop();
-}
-
 std::string RunLogger::merge_traces() {
-  BestEffort("this rank's trace").attempt([&] { stop_trace(); });
+  if (Trace::on()) trace_effort_.attempt([] { Trace::stop(); });
   comm_.barrier({.name = "traces are written"});
   if (!first_) return {};
   std::vector<std::string> files;
@@ -262,7 +268,7 @@ RunSummary RunLogger::finish(const Evaluation& test, const TrainLoop& loop) {
   summary.train_loss = curves_.loss.y.empty() ? 0 : curves_.loss.y.back();
   summary.samples_per_second = trained_seconds_ > 0 ? samples_ / trained_seconds_ : 0;
   summary.slow = stragglers_.text();
-  if (config_.observe.report) summary.report = write_run_report(config_, config_text_, summary, curves_, all);
+  if (config_.observe.report) report_effort_.attempt([&] { summary.report = write_run_report(config_, config_text_, summary, curves_, all); });
   return summary;
 }
 

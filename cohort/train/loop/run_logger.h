@@ -37,7 +37,7 @@ class RunLogger {
 
  private:
   void start_trace();  // collective
-  void stop_trace();
+  void open_trace();
   void write_settings();
   void open_terminal();
   void record(std::int64_t step);  // a point of the curves, from the steps since the last one
@@ -56,6 +56,8 @@ class RunLogger {
   observe::PhaseSeconds phases_;
   BestEffort settings_effort_{"config.yaml", "at the next epoch"};
   bool settings_written_ = false;
+  BestEffort trace_effort_{"this rank's trace", "at the next epoch"};
+  BestEffort report_effort_{"report.html", "when the run is started again"};
   std::unique_ptr<MetricOutputs> outputs_;  // rank 0
   int terminal_ = -1;
   std::unique_ptr<observe::Progress> progress_;  // rank 0

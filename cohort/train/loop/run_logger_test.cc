@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "cohort/base/file.h"
@@ -89,6 +92,72 @@ TEST(RunLogger, WritesWithTheNextEpochWhatCouldNotBeWrittenBefore) {
   EXPECT_THAT(read_file(folder + "/metrics.jsonl"), HasSubstr("\"step\":2"));
   EXPECT_FALSE(std::filesystem::is_empty(folder + "/tensorboard"));
   EXPECT_TRUE(std::filesystem::exists(run.finish().report));
+}
+
+TEST(RunLogger, StartsTheTraceWithTheNextEpochWhenItCouldNotBefore) {
+  const TempDir scratch;
+  const std::string folder = scratch.file("run");
+  write_file_atomically(folder, "a file in place of the folder");
+  LoggedRun run(folder);
+  EXPECT_THAT(run.begin(), HasSubstr("training goes on without this rank's trace, and tries again at the next epoch"));
+  ASSERT_TRUE(std::filesystem::remove(folder));
+  EXPECT_THAT(run.train(0), HasSubstr("this rank's trace can be written again"));
+  std::filesystem::remove_all(folder + "/trace");
+  EXPECT_TRUE(std::filesystem::exists(run.finish().trace)) << "its folder is made again";
+}
+
+TEST(RunLogger, WritesTheReportWhenTheRunEndsAgain) {
+  const TempDir scratch;
+  LoggedRun run(scratch.file("run"));
+  run.config.observe.trace = false;
+  run.begin();
+  run.train(0);
+  const std::string report = scratch.file("run") + "/report.html";
+  std::filesystem::create_directories(report + "/in/its/place");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run.finish().report, "");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("without report.html, and tries again when the run is started again"));
+  std::filesystem::remove_all(report);
+  EXPECT_EQ(run.finish().report, report);
+}
+
+TEST(RunLogger, EscapesWhatItQuotes) {
+  const TempDir scratch;
+  LoggedRun run(scratch.file("run"));
+  run.config.observe.trace = false;
+  run.begin();
+  testing::internal::CaptureStdout();
+  run.logger->say("changed:\n  model: \x1b[2J\x1b]0;x\a -> mlp");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "changed:\n  model: \\x1b[2J\\x1b]0;x\\x07 -> mlp\n");
+}
+
+// No descriptor is free while it lives.
+struct NoDescriptors {
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit none{static_cast<rlim_t>(dup(0)), before.rlim_max};
+    close(static_cast<int>(none.rlim_cur));
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before); }
+  rlimit before{};
+};
+
+TEST(MetricOutputs, OpenAfterAnEvaluationThePageThatTheyCouldNotOpenBefore) {
+  const TempDir scratch;
+  LoggedRun run(scratch.file("run"), 0);
+  std::unique_ptr<MetricOutputs> outputs;
+  testing::internal::CaptureStderr();
+  {
+    const NoDescriptors none;
+    outputs = std::make_unique<MetricOutputs>(run.config, Rank{0}, 0);
+  }
+  EXPECT_EQ(outputs->url(), "");
+  outputs->evaluation({}, 1, 1);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("training goes on without a page for Prometheus, and tries again after the next evaluation"));
+  EXPECT_THAT(said, HasSubstr("metrics at " + outputs->url()));
+  EXPECT_THAT(outputs->url(), HasSubstr("http://127.0.0.1:"));
 }
 
 TEST(RunLogger, WritesThroughNoLinkThatStandsInPlaceOfAFolder) {

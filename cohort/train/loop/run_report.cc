@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cohort/base/log.h"
+#include "cohort/base/terminal_text.h"
 #include "cohort/observe/report.h"
 #include "cohort/observe/table.h"
 
@@ -72,12 +72,7 @@ std::string write_run_report(const TrainConfig& config, const std::string& confi
   }
   report.config = config_text;
   const std::string path = summary.folder + "/report.html";
-  try {
-    observe::write_report(path, report);
-  } catch (const std::exception& failure) {  // what was learned matters more than what is written about it
-    log_error("no report: {}", failure.what());
-    return {};
-  }
+  observe::write_report(path, report);
   return path;
 }
 
@@ -101,7 +96,7 @@ std::string summary_text(const RunSummary& s) {
   for (int line = 0; line < 2; ++line) text.erase(0, text.find('\n') + 1);  // columns without names need no head
   if (!s.report.empty()) text += fmt::format("report   {}\n", s.report);
   if (!s.trace.empty()) text += fmt::format("trace    {} (open it in ui.perfetto.dev)\n", s.trace);
-  return text + fmt::format("run      {}\n", s.folder);
+  return terminal_text(text + fmt::format("run      {}\n", s.folder));
 }
 
 }  // namespace cohort::train

@@ -1,5 +1,5 @@
 // What is written about a run at its end: report.html with the curves of the whole run, and the table on the screen.
-// Owner: RunLogger, on rank 0. Threads: one. Failure: a report that cannot be written is a line of the log, never the end of the run.
+// Owner: RunLogger, on rank 0. Threads: one. Failure: Kind::system of a report that cannot be written.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -47,7 +47,7 @@ struct RunCurves {
   double load(const std::vector<nlohmann::json>& lines);
 };
 
-// seconds: of every rank its phases, in rank order. Returns the path; empty: it could not be written.
+// seconds: of every rank its phases, in rank order. Returns the path.
 std::string write_run_report(const TrainConfig& config, const std::string& config_text, const RunSummary& summary, const RunCurves& curves,
                              std::span<const double> seconds);
 

@@ -1,5 +1,6 @@
 #include "cohort/train/loop/train_loop.h"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -46,6 +47,17 @@ ModelAndData load_on_all(collective::Communicator& comm, const TrainConfig& conf
   });
   check_same_data(comm, *model_and_data, config);
   return std::move(*model_and_data);
+}
+
+// Below the message of what torch throws from a model, a loss or a metric stands a list of C++ frames. The message stays, after where it
+// was.
+template <class Body>
+auto told(std::string_view where, Body body) {
+  try {
+    return body();
+  } catch (const c10::Error& error) {
+    throw c10::Error(fmt::format("{}: {}", where, error.what_without_backtrace()));
+  }
 }
 
 }  // namespace
@@ -195,7 +207,7 @@ StepResult TrainLoop::train_step() {
   status_.set_phase("forward and backward");
   buffers_equal_ = false;
   const double stolen = stolen_seconds();
-  const double loss = compute(batch);
+  const double loss = told(fmt::format("epoch {}, step {}", batch.epoch, batch.step), [&] { return compute(batch); });
   const double computed = seconds_since(computing), busy = computed - (stolen_seconds() - stolen);
   std::vector<double> sums(2 + static_cast<std::size_t>(comm_.size()));
   sums[0] = loss;
@@ -303,11 +315,13 @@ Evaluation TrainLoop::evaluate() {
     const data::Batch batch = loader.next(Deadline::in(kDataTimeout));
     if (batch.count == 0 && !engine_->shards_parameters()) continue;
     const nn::Tensors t = on_device(batch);
-    const at::Tensor outputs = model_.forward(t.inputs);
-    const nn::Loss loss = objective_.evaluation_loss(outputs, t.labels);
-    sums.front() += loss.value.item<double>();
-    for (std::size_t k = 0; k < objective_.metrics.size(); ++k) sums[1 + k] += objective_.metrics[k].sum(outputs, t.labels);
-    sums.back() += static_cast<double>(loss.count);
+    told("evaluation", [&] {
+      const at::Tensor outputs = model_.forward(t.inputs);
+      const nn::Loss loss = objective_.evaluation_loss(outputs, t.labels);
+      sums.front() += loss.value.item<double>();
+      for (std::size_t k = 0; k < objective_.metrics.size(); ++k) sums[1 + k] += objective_.metrics[k].sum(outputs, t.labels);
+      sums.back() += static_cast<double>(loss.count);
+    });
   }
   comm_.all_reduce(collective::piece(std::span<double>(sums)), collective::Op::sum, {.name = "evaluation"});
   model_.train(true);

@@ -1,0 +1,94 @@
+#include "cohort/train/loop/checkpoint_manager.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "cohort/base/failure_of.h"
+#include "cohort/base/file.h"
+#include "cohort/net/transport/loopback.h"
+
+namespace cohort::train {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+// Rank 0, alone, of an elastic job in its n-th membership epoch.
+struct ElasticRank : testing::Test {
+  TempDir dir;
+  TrainConfig config;
+  RankStatus status;
+  std::unique_ptr<collective::Communicator> comm;
+  std::unique_ptr<TrainLoop> loop;
+
+  ElasticRank() {
+    config.model = "mlp(in=784, hidden=8, out=10)";
+    config.data.train = "synthetic(samples=80)";
+    config.data.test = "";
+    config.data.batch = 16;
+    config.threads = 1;
+    config.out = dir.file("run");
+    std::shared_ptr<net::PeerLinks> alone = std::move(net::loopback_world(1).front());
+    comm = collective::open(std::move(alone), {});
+    loop = std::make_unique<TrainLoop>(*comm, config, 1, 1, status);
+    loop->train_step();
+  }
+  std::string checkpoints() const { return config.out + "/checkpoints"; }
+  std::unique_ptr<CheckpointManager> begin(std::uint32_t epoch) {
+    return std::make_unique<CheckpointManager>(*comm, *loop, config, "settings: all\n", checkpoint::Fence{"job.1", epoch});
+  }
+  // Whether it is on disk; and what the log said.
+  static std::pair<bool, std::string> save(CheckpointManager& manager) {
+    testing::internal::CaptureStderr();
+    manager.save();
+    manager.finish();
+    return {manager.saved(), testing::internal::GetCapturedStderr()};
+  }
+};
+
+TEST_F(ElasticRank, ThatComesWhileTheJobTrainsGoesOnWithoutAFolderAndMakesItWithTheNextCheckpoint) {
+  begin(1);
+  for (const bool whole_run : {false, true}) {
+    const std::string path = whole_run ? config.out : checkpoints();
+    fs::remove_all(path);
+    write_file_atomically(path, "a file in place of the folder");
+    testing::internal::CaptureStderr();
+    const auto manager = begin(2);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("; training goes on, and the next checkpoint tries again"));
+    EXPECT_TRUE(manager->may_write()) << "it has not lost the folder to another run";
+    const auto [saved, said] = save(*manager);
+    EXPECT_FALSE(saved);
+    EXPECT_THAT(said, HasSubstr(path));
+    EXPECT_THAT(manager->lost_text(), HasSubstr("there is no checkpoint"));
+    fs::remove(path);
+    EXPECT_TRUE(save(*manager).first);
+    EXPECT_EQ(checkpoint::Store(checkpoints()).newest().checkpoint->manifest.step, 1);
+  }
+}
+
+TEST_F(ElasticRank, ThatBeginsTheJobIsRefusedAFolderItCannotMake) {
+  fs::create_directories(config.out);
+  write_file_atomically(checkpoints(), "a file in place of the folder");
+  EXPECT_THAT(failure_of([&] { begin(1); }).what, HasSubstr(checkpoints() + " is no folder"));
+}
+
+TEST_F(ElasticRank, IsRefusedTheFolderOfAnotherRunAtOnceAndWithTheNextCheckpoint) {
+  fs::create_directories(config.out);
+  auto other = std::make_unique<checkpoint::RunLock>(config.out, checkpoint::this_process("other"));
+  EXPECT_EQ(failure_of([&] { begin(2); }).kind, Kind::usage);
+  other.reset();
+  fs::remove_all(config.out);
+  write_file_atomically(config.out, "a file in place of the folder");
+  const auto manager = begin(2);
+  fs::remove(config.out);
+  fs::create_directories(config.out);
+  other = std::make_unique<checkpoint::RunLock>(config.out, checkpoint::this_process("other"));
+  EXPECT_THAT(save(*manager).second, HasSubstr("was taken over by process"));
+  EXPECT_TRUE(manager->taken_over());
+  EXPECT_FALSE(fs::exists(checkpoints()));
+}
+
+}  // namespace
+}  // namespace cohort::train
