@@ -74,16 +74,16 @@ bool Folder::has(const std::string& name) const {
 }
 
 std::vector<std::string> Folder::names() const {
-  DIR* const list = open_list(fd(), ".");
+  const std::unique_ptr<DIR, int (*)(DIR*)> list(open_list(fd(), "."), ::closedir);
   if (list == nullptr) throw_system(fmt::format("list {}", path_));
   std::vector<std::string> found;
-  errno = 0;
-  while (const dirent* entry = ::readdir(list))
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(list.get());
+    if (entry == nullptr && errno != 0) throw_system(fmt::format("list {}", path_));
+    if (entry == nullptr) return found;
     if (!is_dots(entry->d_name)) found.emplace_back(entry->d_name);
-  const int error = errno;
-  ::closedir(list);
-  if (error != 0) throw_system(fmt::format("list {}", path_), error);
-  return found;
+  }
 }
 
 void Folder::rename(const std::string& from, const std::string& to) const {
@@ -102,23 +102,26 @@ int FileAt::fd() const { return folder ? folder->fd() : AT_FDCWD; }
 
 namespace {
 
-constexpr int kMostDepth = 1000;   // each has a descriptor
+constexpr int kMostDepth = 64;     // each has a descriptor, of which others need some; no folder of ours is deeper than a few
 constexpr int kMostPasses = 1000;  // through a folder that another process fills meanwhile
 
 int remove_at(int above, const char* name, int depth) noexcept;
 
 // 0, or the error of the first that cannot be removed.
 int remove_names(DIR* list, int depth) noexcept {
-  while (const dirent* entry = ::readdir(list))
-    if (!is_dots(entry->d_name))
-      if (const int error = remove_at(::dirfd(list), entry->d_name, depth); error != 0) return error;
-  return 0;
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(list);
+    if (entry == nullptr) return errno;
+    if (is_dots(entry->d_name)) continue;
+    if (const int error = remove_at(::dirfd(list), entry->d_name, depth); error != 0) return error;
+  }
 }
 
 int remove_folder(int above, const char* name, int depth) noexcept {
   if (::unlinkat(above, name, AT_REMOVEDIR) == 0 || errno == ENOENT) return 0;
   if (errno != ENOTEMPTY && errno != EEXIST) return errno;
-  if (depth > kMostDepth) return ELOOP;
+  if (depth > kMostDepth) return ENAMETOOLONG;
   DIR* const list = open_list(above, name);
   if (list == nullptr) return errno;
   int error = 0;

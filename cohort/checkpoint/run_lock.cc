@@ -144,8 +144,14 @@ void remove_held(const std::string& path, const Held& held) {
 // Where the disk has no room for another file: what is there has room for as much again.
 bool overwrite(const std::string& path, const Held& held, const std::string& text) {
   const auto file = open_owner(path);
-  return file && read_all(*file, path) == held.text && ::pwrite(file->get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
-         ::ftruncate(file->get(), static_cast<off_t>(text.size())) == 0 && ::fsync(file->get()) == 0;
+  if (!file || read_all(*file, path) != held.text) return false;
+  const auto put = [&](const std::string& record) {
+    return ::pwrite(file->get(), record.data(), record.size(), 0) == static_cast<ssize_t>(record.size()) &&
+           ::ftruncate(file->get(), static_cast<off_t>(record.size())) == 0;
+  };
+  if (put(text) && ::fsync(file->get()) == 0) return true;
+  put(held.text);  // half of a record names nobody, and would pass for another job's
+  return false;
 }
 
 std::string name_of(const Held& held) {
@@ -173,6 +179,7 @@ State watch(const std::string& path, const Held& held, const Record& record, con
     if (!now || now->text != held.text) return State::unknown;  // another: look again
     if (now->status.st_mtim.tv_sec != held.status.st_mtim.tv_sec || now->status.st_mtim.tv_nsec != held.status.st_mtim.tv_nsec)
       return State::runs;
+    if (options.looked) options.looked();
     if (!std::exchange(told, true))
       log_info("{} belongs to {}; waiting at most {} to see whether it still runs", path, name_of(held), format_seconds(options.lost));
     std::this_thread::sleep_for(kLook);

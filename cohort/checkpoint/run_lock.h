@@ -10,6 +10,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -34,6 +35,7 @@ struct RunLockOptions {
   bool had = false;       // in an earlier membership epoch this job had it: who has it now took it over
   Seconds refresh{5};
   Seconds lost{60};
+  std::function<void()> looked{};  // after each look at an owner that is waited for: the folder answers
 };
 
 class RunLock {

@@ -47,7 +47,7 @@ Store::Store(std::string folder, StoreOptions options) : folder_(std::move(folde
   if (options_.keep < 1) throw_failure(Kind::usage, "checkpoints: keep={} would keep none; at least 1", options_.keep);
   while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
   if (folder_.empty()) throw_failure(Kind::usage, "checkpoints: no folder given");
-  if (!options_.fence.job.empty()) jobs_.insert(options_.fence.job);
+  if (!options_.fence.job.empty()) jobs_->insert(options_.fence.job);
   if (options_.prepared) prepare();
 }
 
@@ -60,14 +60,14 @@ void Store::prepare() {
 void Store::note_jobs(const Folder& folder) {
   for (const Listed& listed : list(folder)) try {
       const Manifest manifest = read_manifest(folder.inner(step_name(listed.step)), listed.step);
-      if (const auto job = manifest.texts.find(kJobText); job != manifest.texts.end()) jobs_.insert(job->second);
+      if (const auto job = manifest.texts.find(kJobText); job != manifest.texts.end()) jobs_->insert(job->second);
     } catch (const Failure&) {  // damaged: whoever wrote it
     }
 }
 
 bool Store::may_remove(const Manifest& manifest) const {
   const auto job = manifest.texts.find(kJobText);
-  return jobs_.empty() || job == manifest.texts.end() || jobs_.contains(job->second);
+  return jobs_->empty() || job == manifest.texts.end() || jobs_->contains(job->second);
 }
 
 Saved Store::save(Manifest manifest, std::span<const TensorFile> files) const {
@@ -125,9 +125,11 @@ Folder Store::complete(StagingDirectory& staging, const Saved& saved) const {
   // Older ones go only after a successor that is known to hold; of a save by several ranks each has read its own files back.
   if (!kept.pieces.empty()) read_manifest(staging.folder(), kept.step);
   if (kept.pieces.empty() && options_.reread) check_digests(staging.folder(), kept);
-  const FenceLock lock_fence(staging.above(), options_.fence);
-  if (!publish(staging, step_name(kept.step))) staging.moved_away();  // else it now holds the one that was replaced
-  staging.above().sync();
+  {
+    const FenceLock lock_fence(staging.above(), options_.fence);  // for no longer than a rename takes: fence.cc
+    if (!publish(staging, step_name(kept.step))) staging.moved_away();  // else it now holds the one that was replaced
+  }
+  staging.above().sync();  // before what was replaced is removed
   return staging.above();
 }
 

@@ -4,10 +4,11 @@
 //   newest: the newest whose manifest and digests hold. One that does not is named in the log and in the answer, and the one before serves.
 // At every instant, power cuts included, a folder called step-* is complete or was damaged after it was written; what save() returned for
 // survives. A failed save leaves the older checkpoints and no temporary. A folder that was removed is made again by the next save.
-// Owner: values, copies are cheap. Threads: reading any; saving one at a time per folder. A folder belongs to one run.
+// Owner: values, copies are cheap. Threads: reading any; saving or preparing one at a time per folder. A folder belongs to one run.
 // Failure: Kind::system (a full disk names path, offset and what is still there), Kind::corrupt, Kind::usage.
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -104,7 +105,9 @@ class Store {
 
   std::string folder_;
   StoreOptions options_;
-  std::set<std::string, std::less<>> jobs_;  // whose checkpoints count and go: this one's, and those that were there when it began
+  // Whose checkpoints count and go: this one's, and those that were there when it began. Shared: copies prune alike, whichever of them
+  // was prepared.
+  std::shared_ptr<std::set<std::string, std::less<>>> jobs_ = std::make_shared<std::set<std::string, std::less<>>>();
 };
 
 inline constexpr const char* kJobText = "job";  // of the manifest's texts: who wrote it

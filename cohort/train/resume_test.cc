@@ -66,7 +66,7 @@ TEST_F(Resuming, WithTheSameSettingsSaysNothing) {
 
 TEST_F(Resuming, WhatTheCheckpointSaysIsQuotedInPrintableCharacters) {
   before.model = "mlp(\x1b[2J)";
-  EXPECT_THAT(plan().changes, Contains(HasSubstr("model: mlp(\\x1b[2J) -> ")));
+  EXPECT_THAT(plan().changes, Contains(HasSubstr("model: mlp(\\u001b[2J) -> ")));
   from.manifest.texts[kDataText] = data_of(100, "4\x1b]0;x\a");
   EXPECT_THAT(refusal(), HasSubstr("4\\x1b]0;x\\x07 in the checkpoint"));
 }

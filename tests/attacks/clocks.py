@@ -148,6 +148,7 @@ def left_folder(programs, scratch):
     for ours, process in waiting.items():
         said = process.communicate(timeout=150)[0]
         assert process.returncode == 0 and "waiting at most 60 s" in said and "it is taken over" in said, f"{ours}: {said}"
+        assert "has not answered" not in said, said
 
 
 def monotonic_clocks(programs, scratch):

@@ -66,8 +66,8 @@ class FaultyFolder:
         subprocess.run(["umount", "-l", self.path], check=False)
         self.faults = []
         self.release()
-        os.close(os.dup(self.device))
-        self.thread.join(1)
+        self.thread.join()  # unmounted, it reads ENODEV
+        os.close(self.device)
 
     def __enter__(self):
         return self

@@ -117,7 +117,7 @@ def gone_folder(programs, scratch):
     What was whole is, and the same command goes on from it when the server is back."""
     private_mounts()
     runs = Runs(programs, scratch)
-    sets = {**SETS, "steps": 300, "checkpoint__last_try": "1s"}
+    sets = {**SETS, "steps": 3000, "checkpoint__last_try": "1s"}
     for name, error, flags in (("fixed", errno.ESTALE, []), ("elastic", errno.EIO, ["--min-n", "1"])):
         with faulty(runs, name) as folder:
             with open(runs.path(name + ".log"), "w") as log:
@@ -127,7 +127,7 @@ def gone_folder(programs, scratch):
             assert run.wait(90) == 1, runs.log(name)
             folder.faults = []
             kept = steps_behind(folder)[-1]
-            lost = f"its last checkpoint could not be written: updates {kept + 1} to 300 are lost; the checkpoint of step {kept} was whole"
+            lost = f"its last checkpoint could not be written: updates {kept + 1} to 3000 are lost; the checkpoint of step {kept} was whole"
             assert lost in runs.log(name), runs.log(name)
             assert "nothing was saved" not in runs.log(name), runs.log(name)
             all_load(runs, folder)

@@ -32,5 +32,5 @@ def judge_launches(programs, folders):
                     file.writelines(json.dumps(line) + "\n" for line in lines)
         if not paths:
             return ""
-        done = subprocess.run([os.path.join(programs, "check_history"), *paths], capture_output=True, text=True)
+        done = subprocess.run([os.path.join(programs, "check_history"), *paths], capture_output=True, text=True, timeout=300)
         return "" if done.returncode == 0 else done.stdout + done.stderr

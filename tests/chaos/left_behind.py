@@ -1,6 +1,7 @@
 """What jobs left behind, in namespaces of one's own (isolated.py): processes, shared memory, temporary files, sockets. Nothing else runs there."""
 import os
 import signal
+import time
 
 from jobs import processes, wait_until
 
@@ -22,7 +23,14 @@ def sockets():
         return found | {f"unix {line.split()[7]}" for line in table.readlines()[1:] if len(line.split()) > 7}
 
 
-class Quiet:
+def tell(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:  # it ended by itself meanwhile
+        pass
+
+
+class MachineState:
     """The machine as it is before a job."""
 
     def __init__(self, folders=("/dev/shm", "/tmp")):
@@ -43,10 +51,10 @@ def await_no_process(seconds):
     wait_until("no process is left", lambda: not others(), seconds)
 
 
-def end_all():
-    """Ends whatever a failed job left: all of it was started here."""
+def end_all(seconds):
+    """Ends whatever a failed job left: all of it was started here. What does not end within so many seconds is the next job's to find."""
     for pid in others():
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        tell(pid, signal.SIGKILL)
+    end = time.monotonic() + seconds
+    while others() and time.monotonic() < end:
+        time.sleep(0.01)

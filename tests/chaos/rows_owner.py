@@ -1,5 +1,4 @@
 """Whose folder it is: 37 a second job with the same folder is refused, and one that takes it over ends the first."""
-import os
 import re
 import signal
 import tempfile
@@ -8,11 +7,12 @@ import time
 from coordinators import descendants
 from folder_jobs import FLAGS, SETTINGS, await_checkpoint, newest
 from jobs import Job
+from left_behind import tell
 from rows_disk import newest_loads
 from suites import run_claim
 
 
-class Heir(Job):
+class SecondJob(Job):
     """A job with a log and a history of its own in the folder of the first."""
 
     def words(self, n, limits):
@@ -37,16 +37,16 @@ def taken_over(chaos, job, folder):
     more, says who has the folder and ends with status 2. Each history is judged by itself: the second begins from a checkpoint of the first."""
     everyone = [job.process.pid, *descendants(job.process.pid)]
     for pid in everyone:
-        os.kill(pid, signal.SIGSTOP)
+        tell(pid, signal.SIGSTOP)
     kept = newest(job)
-    with Heir(chaos.programs, folder, "second", 2, 1, 2, FLAGS, **{**job.sets, "checkpoint__takeover": "true", "steps": kept + 30}) as second:
+    with SecondJob(chaos.programs, folder, "second", 2, 1, 2, FLAGS, **{**job.sets, "checkpoint__takeover": "true", "steps": kept + 30}) as second:
         second.ends()
         second.judge()
         assert second.step() == kept + 30, second.log()
     theirs = job.runs.checkpoints(job.name)
     at = time.monotonic()
     for pid in everyone:
-        os.kill(pid, signal.SIGCONT)
+        tell(pid, signal.SIGCONT)
     job.ends(status=2)
     took = time.monotonic() - at
     assert job.said(rf"{job.runs.path(job.name)} was taken over by .*: this run can save nothing there any more"), job.log()

@@ -65,6 +65,7 @@ static const char* name_of(int fd, char* name) {
 static void note(const char* what, const char* a, const char* b) {
   char line[1200];
   int n = snprintf(line, sizeof line, "%s\t%s\t%s\n", what, a, b);
+  if (n > (int)sizeof line - 1) n = (int)sizeof line - 1;
   if (journal >= 0) syscall(SYS_write, journal, line, (size_t)n);
 }
 // The path of a name in a folder that is open, as openat() takes it.
@@ -162,10 +163,12 @@ int renameat2(int a, const char* from, int b, const char* to, unsigned flags) {
 }
 int renameat(int a, const char* from, int b, const char* to) { return renameat2(a, from, b, to, 0); }
 int rename(const char* from, const char* to) { return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0); }
-int unlink(const char* path) {
-  if (inside(path) && fails()) return -1;
-  return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+int unlinkat(int folder, const char* name, int flags) {
+  char space[1000];
+  if (inside(path_at(folder, name, space)) && fails()) return -1;
+  return (int)syscall(SYS_unlinkat, folder, name, flags);
 }
+int unlink(const char* path) { return unlinkat(AT_FDCWD, path, 0); }
 
 static int64_t offset(void) { return page && !(page->only_odd && getpid() % 2 == 0) ? page->clock_offset_s : 0; }
 int clock_gettime(clockid_t clock, struct timespec* now) {

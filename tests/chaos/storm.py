@@ -19,8 +19,8 @@ sys.path[:0] = [HERE] + [os.path.join(HERE, "..", folder) for folder in ("elasti
 from chaos import percentile  # noqa: E402
 from isolated import in_namespaces, quiet_machine, reset_connections  # noqa: E402
 from jobs import LIMIT  # noqa: E402
-from left_behind import Quiet, await_no_process, end_all  # noqa: E402
-from storm_faults import FAULTS, calm, draw  # noqa: E402
+from left_behind import MachineState, await_no_process, end_all  # noqa: E402
+from storm_faults import FAULTS, draw, end_lasting_faults  # noqa: E402
 from storm_run import RANKS, Run  # noqa: E402
 
 OVERLAPS = 0.35  # of faults: the next one comes before the job has made a step
@@ -58,24 +58,24 @@ class Storm:
         job.await_progress()
         for _ in range(run.rng.randrange(self.asked.faults // 2, self.asked.faults + 1)):
             self.strike(run, job, number)
-        calm(run, job)
+        end_lasting_faults(run, job)
         job.await_progress(RANKS)
         getattr(run, run.end.replace(" ", "_"))(job)
         run.finish_up()
         run.judge()
 
     def job(self, number):
-        seed, quiet, why, left = f"{self.asked.seed}:{number}", Quiet(), "", ""
+        seed, quiet, why, left = f"{self.asked.seed}:{number}", MachineState(), "", ""
         run = Run(self.programs, f"/tmp/storm-{number}", seed)
         try:
             self.course(run, number)
+            await_no_process(LIMIT)
         except Exception as broken:  # of any kind: nothing was proven
             why = f"{broken}" if isinstance(broken, AssertionError) else traceback.format_exc()
             why = why + "\n" + "".join(traceback.format_tb(broken.__traceback__)[-2:])
             self.keep(run, number, why)
         reset_connections(False)
-        end_all()
-        await_no_process(LIMIT)
+        end_all(LIMIT)
         steps = max((job.step() for job in run.launches), default=0)
         run.close()
         if not why and (left := quiet.left()):
@@ -129,6 +129,9 @@ def main():
     asked = words.parse_args()
     if not in_namespaces("COHORT_STORM_INSIDE"):
         sys.exit("the storm needs namespaces of its own (unshare --mount --net --ipc --pid), which this machine refuses")
+    for path in (asked.programs, asked.out, HERE, asked.keep or asked.out):
+        if os.path.abspath(path).startswith("/tmp/"):
+            sys.exit(f"the storm has a /tmp of its own, in which there is no {path}: build and run it elsewhere")
     os.environ.pop("TMPDIR", None)
     quiet_machine()
     print(f"seed {asked.seed}", flush=True)

@@ -7,17 +7,10 @@ import time
 from coordinators import alive
 from isolated import reset_connections
 from jobs import SLOWDOWN, wait_until
-from left_behind import others
+from left_behind import others, tell
 
 LOST_AFTER = 1.0  # as the launches are told
 MOST_COORDINATORS, WITHIN = 4, 70.0  # its supervisor gives up after six ends within a minute
-
-
-def tell(pid, number):
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:  # it ended by itself meanwhile
-        pass
 
 
 def worker_killed(run, job):
@@ -174,7 +167,7 @@ def draw(run):
     return run.rng.choices(names, [FAULTS[name][0] for name in names])[0]
 
 
-def calm(run, job):
+def end_lasting_faults(run, job):
     """Everything that lasts has an end."""
     reset_connections(False)
     run.disk.free()

@@ -10,7 +10,7 @@ from folder_jobs import FLAGS, newest
 from histories import judge_launches
 from isolated import SmallDisk
 from jobs import FOR_EVER, LIMIT, Job, Runs, wait_until
-from left_behind import await_no_process, others
+from left_behind import await_no_process, others, tell
 from rows_disk import all_whole, newest_loads
 from rows_folder import TakenPort
 
@@ -30,6 +30,8 @@ class Launch(Supervised, Job):
 
     def words(self, n, limits):
         self.runs.env["COHORT_TRANSPORT"] = self.run.transport
+        if self.run.small_tmp:
+            self.runs.env["TMPDIR"] = self.run.temporary()
         return self.runs.command("run", n, **self.sets) + limits
 
     def ended(self):
@@ -63,6 +65,7 @@ class Run:
         rng = self.rng
         self.supervised, self.transport = rng.random() < 0.5, rng.choice(["shm", "shm", "tcp"])
         self.sync, self.end = rng.choice(STRATEGIES), rng.choice(ENDS)
+        self.small_tmp, self.side_matters = rng.random() < 0.4, rng.random() < 0.5
         self.table, self.runs, self.launches = os.path.join(folder, "train.csv"), Runs(programs, folder), []
         self.coordinator_ends = []  # when; a supervisor gives up after six within a minute
         self.disk, self.port = SmallDisk(os.path.join(folder, "run"), DISK), TakenPort()
@@ -72,6 +75,8 @@ class Run:
         self.sets = {"model": f"mlp(in={COLUMNS}, hidden=512x512, out=10)", "data__train": f"csv(file={self.table}, shape=1x14x14)", "data__batch": 64,
                      "steps": FOR_EVER, "sync": self.sync, "checkpoint__every_steps": rng.choice([20, 40, 80]), "checkpoint__keep": rng.choice([1, 2]),
                      "checkpoint__last_try": "1s", "observe__prometheus_port": self.port.number}
+        if self.side_matters:
+            self.sets.update(observe__tensorboard="true", observe__report="true", observe__trace="true")
 
     def rows(self):
         rng = random.Random(ROWS_OF_THE_TABLE)
@@ -82,8 +87,14 @@ class Run:
             file.writelines(rows)
         os.rename(self.table + ".new", self.table)
 
+    def temporary(self):
+        """For temporary files, on the disk that faults fill."""
+        path = os.path.join(self.folder, "run", "tmp")
+        os.makedirs(path, exist_ok=True)
+        return path
+
     def shape(self):
-        return {"sync": self.sync, "transport": self.transport, "supervised": self.supervised, "ends": self.end,
+        return {"sync": self.sync, "side matters": self.side_matters, "tmp": "on the small disk" if self.small_tmp else "apart", "transport": self.transport, "supervised": self.supervised, "ends": self.end,
                 "every": self.sets["checkpoint__every_steps"]}
 
     def launch(self, **sets):
@@ -121,7 +132,7 @@ class Run:
         """Or the process that the shell sees. With a supervisor, or where that is lost, nobody saves; nothing stays in any case."""
         before = newest(self.named_run())
         os.kill(self.rng.choice([job.process.pid, job.launcher()]), signal.SIGKILL)
-        job.process.wait(LIMIT)
+        assert job.process.wait(LIMIT) != 0, "a launcher that was killed ended with status 0"
         await_no_process(20)
         assert self.newest() >= before, "the newest checkpoint is gone"
 
@@ -133,13 +144,13 @@ class Run:
     def taken_over(self, job):
         everyone = list(others())
         for pid in everyone:
-            os.kill(pid, signal.SIGSTOP)
+            tell(pid, signal.SIGSTOP)
         saved = self.newest()
-        heir = self.launch(checkpoint__takeover="true", steps=saved + 30)
-        assert heir.process.wait(LIMIT) == 0 and self.newest() == saved + 30, "the heir did not finish"
+        second = self.launch(checkpoint__takeover="true", steps=saved + 30)
+        assert second.process.wait(LIMIT) == 0 and self.newest() == saved + 30, "the second job did not finish"
         theirs = self.runs.checkpoints("run")
         for pid in everyone:
-            os.kill(pid, signal.SIGCONT)
+            tell(pid, signal.SIGCONT)
         status = job.process.wait(LIMIT)
         await_no_process(10)
         assert status == 2 and job.said("was taken over by"), f"status {status} of the job that was taken over"

@@ -89,8 +89,10 @@ void compare(StepRow& row, const std::vector<StepLine>& ours, const std::vector<
 std::vector<std::string> find_slower(const std::vector<StepRow>& rows, double require) {
   std::vector<std::string> lines;
   for (const StepRow& row : rows) {
-    if (require <= 0 || !row.ratio) continue;
-    if (*row.ratio < require)
+    if (require <= 0 || &row == &rows.front()) continue;
+    if (!row.ratio || !std::isfinite(*row.ratio))
+      lines.push_back(fmt::format("NOT COMPARED: there is no ratio to {}", row.who));
+    else if (*row.ratio < require)
       lines.push_back(fmt::format("SLOWER: the median of {} pairs is {:.3f} of {}, less than {}", row.rounds, *row.ratio, row.who, require));
     else if (row.ratio_high && *row.ratio_high < 1)
       lines.push_back(fmt::format("SLOWER: the median of {} pairs is between {:.3f} and {:.3f} of {} (95 %), which does not reach 1",

@@ -121,6 +121,9 @@ StepReport run_step_rounds(const StepOptions& o, int ranks, const Progress& prog
   }
   for (auto& line : compare_losses(report.rows)) report.notes.push_back(std::move(line));
   report.slower = find_slower(report.rows, o.require);
+  for (const auto& who : o.against)
+    if (o.require > 0 && std::ranges::find(report.rows, who, &StepRow::who) == report.rows.end())
+      report.slower.push_back(fmt::format("NOT COMPARED: {} took no part", who));
   if (o.void_check) report.voids = find_voids(report.rows, this_machine());
   return report;
 }

@@ -120,6 +120,7 @@ TEST(StepResults, WhatIsSlowerThanRequiredIsNamed) {
   fine.ratio = 0.99, fine.ratio_low = 0.98, fine.ratio_high = 1.01;
   EXPECT_THAT(find_slower({ours, slow, sure, fine}, 0.98), ElementsAre(HasSubstr("0.970 of previous"), HasSubstr("does not reach 1")));
   EXPECT_THAT(find_slower({ours, slow, sure, fine}, 0), IsEmpty());
+  EXPECT_THAT(find_slower({ours, row("previous", 1)}, 0.98), ElementsAre(HasSubstr("no ratio to previous")));
 }
 
 TEST(StepResults, AnotherBuildThatTrainsOtherBitsIsNamed) {

@@ -102,7 +102,6 @@ CheckpointManager::CheckpointManager(collective::Communicator& comm, TrainLoop& 
 // next save: the next rank 0 would meet the same disk.
 void CheckpointManager::open_store() {
   folder_watch_ = std::make_unique<FolderWatch>(run_folder(config_));
-  const auto look = folder_watch_->look();
   const bool elastic = fence_.epoch > 0, starts_over = config_.checkpoint.resume == "never", trains = fence_.epoch > 1;
   checkpoint::StoreOptions options{.keep = config_.checkpoint.keep, .followed = false, .prepared = false, .fence = fence_};
   if (trains) {
@@ -110,7 +109,8 @@ void CheckpointManager::open_store() {
     return void(hold_folder());
   }
   lock_run();
-  if (starts_over) move_aside(folder_);
+  if (starts_over) move_aside(folder_);  // which may take long, and the folder answers
+  const auto look = folder_watch_->look();
   options.prepared = held_ = true;
   store_ = std::make_unique<checkpoint::Store>(folder_, options);
   if (!elastic || starts_over) checkpoint::raise_fence(open_folder(), fence_);
@@ -119,19 +119,23 @@ void CheckpointManager::open_store() {
 void CheckpointManager::lock_run() {
   if (run_lock_) return;
   const auto run = run_folder(config_);
+  const auto look = folder_watch_->look();
   checkpoint::make_durable_folder(run);
-  run_lock_ = std::make_unique<checkpoint::RunLock>(
-      run, checkpoint::this_process(fence_.job), checkpoint::RunLockOptions{.takeover = config_.checkpoint.takeover, .had = fence_.epoch > 1});
+  checkpoint::RunLockOptions options{.takeover = config_.checkpoint.takeover, .had = fence_.epoch > 1};
+  options.looked = [this] { folder_watch_->answered(); };  // it may wait for an owner for a minute
+  run_lock_ = std::make_unique<checkpoint::RunLock>(run, checkpoint::this_process(fence_.job), options);
 }
 
 bool CheckpointManager::hold_folder() {
   if (held_) return true;
   try {
     lock_run();
+    const auto look = folder_watch_->look();
     store_->prepare();
-  } catch (const Failure& failure) {
-    if (failure.kind() == Kind::usage) throw;  // another run has it
-    log_warning("{}; training goes on, and the next checkpoint tries again", failure.what());
+  } catch (const std::exception& error) {
+    const auto* failure = dynamic_cast<const Failure*>(&error);
+    if (failure != nullptr && failure->kind() == Kind::usage) throw;  // another run has it
+    log_warning("{}; training goes on, and the next checkpoint tries again", error.what());
     return false;
   }
   held_ = true;

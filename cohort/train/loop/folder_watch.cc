@@ -33,6 +33,13 @@ void FolderWatch::end() {
   since_.reset();
 }
 
+void FolderWatch::answered() {
+  const std::lock_guard lock(mutex_);
+  if (!since_) return;
+  if (std::exchange(told_, false)) log_warning("{} answers again, after {}", folder_, format_seconds(Clock::now() - *since_));
+  since_ = Clock::now();
+}
+
 void FolderWatch::watch() {
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, options_.limit / 2, [&] { return stops_; })) {

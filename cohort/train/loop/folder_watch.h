@@ -37,6 +37,7 @@ class FolderWatch {
     FolderWatch& watch_;
   };
   [[nodiscard]] Look look() { return Look(*this); }
+  void answered();  // the look under way waits for something else than the folder, and it has just answered: its time begins anew
 
  private:
   void begin();
