@@ -20,7 +20,7 @@ namespace cohort::train::hostile_manifest_test {
 namespace {
 
 constexpr unsigned kSeed = 77;
-constexpr int kRounds = 1500, kStep = 4, kEntries = 7;
+constexpr int kRounds = 300, kStep = 4, kEntries = 7;
 namespace fs = std::filesystem;
 
 // Of a checkpoint's own numbers and texts, or of what programs have stumbled over.
