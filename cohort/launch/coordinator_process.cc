@@ -1,7 +1,6 @@
 #include "cohort/launch/coordinator_process.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -15,7 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <initializer_list>
 #include <memory>
 #include <utility>
@@ -24,6 +22,7 @@
 #include "cohort/base/text.h"
 #include "cohort/launch/exit_codes.h"
 #include "cohort/launch/failure_report.h"
+#include "cohort/launch/job_resources.h"
 
 namespace cohort::launch {
 namespace {
@@ -81,14 +80,6 @@ std::optional<Message> receive_from(int fd, int flags) {
   return m;
 }
 
-Fd unlinked_file() {
-  std::string path = (std::filesystem::temp_directory_path() / "cohort.XXXXXX").string();
-  Fd fd{mkostemp(path.data(), O_CLOEXEC)};
-  if (!fd) throw_system(fmt::format("make the file {} for the coordinator's log", path));
-  unlink(path.c_str());
-  return fd;
-}
-
 // The coordinator must not hold the ranks' pipes, the foreground process's or the terminal open.
 void close_all_but(std::initializer_list<int> kept) {
   std::vector<int> open;
@@ -133,7 +124,7 @@ void coordinate(elastic::ElasticCoordinatorOptions how, net::Listener listener, 
 }  // namespace
 
 CoordinatorProcess::CoordinatorProcess(elastic::ElasticRules rules, const net::Secret& secret, net::Listener listener)
-    : rules_(std::move(rules)), secret_(secret), listener_(std::move(listener)), log_(unlinked_file()) {}
+    : rules_(std::move(rules)), secret_(secret), listener_(std::move(listener)), log_(memory_file("cohort-decisions")) {}
 
 CoordinatorProcess::~CoordinatorProcess() { close(); }
 

@@ -5,12 +5,13 @@
 //                              '-------- rank 0, rank 1, ..   or, on several hosts, the remote shells of their agents
 //
 // The supervisor has what must outlive a coordinator: the listening socket (workers that reconnect find the same port, and wait in its
-// backlog meanwhile), the secret, the log of decisions (an unlinked file, so that nothing is left of it), the ranks and their output. It
-// starts workers when it is asked to, and reports how processes ended; a restarted coordinator gets all of that. The two use a socket pair.
-// The coordinator is forked, not executed anew: a program that was replaced on disk cannot read the log of another version. Owner:
-// JobRendezvous. Threads: one, and no other may run in this process when it forks. Failure: Kind::system; a coordinator that dies more than
-// kMaxRestarts times within kRestartWindow is given up, and ending() says why. One that does not answer for silence_limit() (stopped, or in
-// an endless loop) is killed, so that it cannot wake up beside its successor.
+// backlog meanwhile), the secret, the log of decisions (a file in memory: no full disk ends it, nothing is left of it), the ranks and their
+// output. It starts workers when it is asked to, and reports how processes ended; a restarted coordinator gets all of that. The two use a
+// socket pair. The coordinator is forked, not executed anew: a program that was replaced on disk cannot read the log of another version.
+// Owner: JobRendezvous. Threads: one, and no other may run in this process when it forks. Failure: Kind::system, also of start() for
+// another one, which can then be called again; a coordinator that dies more than kMaxRestarts times within kRestartWindow is given up, and
+// ending() says why. One that does not answer for silence_limit() (stopped, or in an endless loop) is killed, so that it cannot wake up
+// beside its successor.
 #pragma once
 #include <sys/types.h>
 

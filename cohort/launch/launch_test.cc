@@ -2,8 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <optional>
+#include <string>
 
 #include "cohort/base/file.h"
 #include "cohort/launch/binding.h"
@@ -49,6 +53,34 @@ TEST(RankEnvironment, TheNumberOfALaunchIsItsOwn) {
   const JobRendezvous one({.job = "name"}), another({.job = "name"});
   EXPECT_NE(one.launch(), another.launch());
   EXPECT_EQ(rank_environment(outer, {.launch = one.launch()}).at("COHORT_LAUNCH_ID"), one.launch());
+}
+
+// A variable of this process, as it was before.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* const name_;
+  std::optional<std::string> before_;
+};
+
+TEST(JobRendezvous, TheDecisionsOfAnElasticJobNeedNoDisk) {
+  const Variable nowhere("TMPDIR", "/no/such/folder");
+  for (const bool supervised : {false, true}) {
+    JobRendezvous job({.elastic = elastic::ElasticRules{}, .supervised = supervised});
+    EXPECT_NO_THROW(job.open()) << supervised;
+    EXPECT_FALSE(job.ending()) << supervised;
+    const pid_t coordinator = job.coordinator();
+    job.close();
+    if (coordinator > 0) waitpid(coordinator, nullptr, 0);
+  }
 }
 
 TEST(RankEnvironment, StreamsOfTheCommandLineWinOverTheVariable) {
