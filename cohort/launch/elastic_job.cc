@@ -210,8 +210,8 @@ void ElasticJob::start_missing_workers() {
 
 void ElasticJob::start_workers_on_hosts() {
   for (; missing_ > 0 && remote_->has_free_slot(); --missing_) {
-    output_.open_more();
     const int number = remote_->add();
+    output_.open_more();
     name_worker(number);
     say_verbose(fmt::format("worker {} is to run on host {}", number, (*ranks_)[number].host));
   }
@@ -225,8 +225,8 @@ void ElasticJob::start_workers_here() {
     RankSetting setting = rank_setting(plan_, rendezvous_);
     setting.rank = ranks_->first() + ranks_->size();
     try {
-      output_.open_more();
       const int number = local_->add(child_plan(plan_, setting, signals_));
+      output_.open_more();
       name_worker(number);
       say_verbose(fmt::format("worker {} is process {}", number, (*ranks_)[number].pid));
     } catch (const std::exception& problem) {
