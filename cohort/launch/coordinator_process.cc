@@ -136,29 +136,41 @@ void CoordinatorProcess::close() {
 }
 
 void CoordinatorProcess::start(elastic::Workforce workforce) {
-  due_ = false;
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) throw_system("socket pair for the coordinator");
-  channel_.reset(ends[0]);
-  Fd its{ends[1]};
+  Fd ours{ends[0]};
+  const Fd its{ends[1]};
   const pid_t supervisor = getpid();
   std::fflush(nullptr);
   pid_ = fork();
   if (pid_ < 0) throw_system("cannot start the coordinator (fork)");
+  if (pid_ == 0) {
+    ours.reset();  // it also makes room for a look at the open descriptors, where the supervisor has none left
+    be_coordinator(std::move(workforce), supervisor, its.get());
+  }
+  channel_ = std::move(ours);
+  due_ = false;
   answered_ = true;
   asked_ = last_check_ = Clock::now();
   next_look_ = Deadline::in(silence_limit() / kPings);
-  if (pid_ > 0) return;
+}
+
+// What escapes from here ends the process, as a crash: another one is started.
+void CoordinatorProcess::be_coordinator(elastic::Workforce workforce, pid_t supervisor, int channel) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != supervisor) _exit(kExitSignalBase + SIGKILL);  // it died before PR_SET_PDEATHSIG
   prctl(PR_SET_NAME, kName);
-  close_all_but({its.get(), listener_.fd.get(), log_.get()});
-  channel_.release();
+  close_all_but({channel, listener_.fd.get(), log_.get()});
   elastic::ElasticCoordinatorOptions how{.rules = rules_, .secret = secret_, .log = {}, .say = {}, .respawn = {}};
   how.log_file = log_.get();
   how.silence_limit = std::max(rules_.wait_limit, kWorkersWait * silence_limit().count());
   how.workforce = std::move(workforce);
-  coordinate(std::move(how), std::move(listener_), its.get());
+  try {
+    coordinate(std::move(how), std::move(listener_), channel);
+  } catch (const std::exception& problem) {  // no thread, no memory
+    post(channel, encoded(kLine, 0, fmt::format("the coordinator fails: {}", problem.what())), 0);
+    _exit(kExitFailure);
+  }
   std::fflush(nullptr);
   _exit(0);
 }

@@ -50,7 +50,7 @@ class CoordinatorProcess {
   int fd() const { return channel_.get(); }
 
   void child_ended(pid_t pid, int status);  // a child of this process, as waitpid reports it: perhaps the coordinator
-  bool due() const { return due_; }         // it was, and start() is to be called
+  bool due() const { return due_; }         // it was, and start() is to be called, again where it throws
   void check_alive();                       // asks it again and again whether it still works; to be called at next_look() at the latest
   Seconds silence_limit() const { return Seconds{kSilences * rules_.lost_after()}; }
   Deadline next_look() const { return pid_ > 0 && !closed_ ? next_look_ : Deadline{}; }
@@ -75,6 +75,7 @@ class CoordinatorProcess {
  private:
   void receive();
   void send(char what, std::int64_t number, const std::string& text);
+  [[noreturn]] void be_coordinator(elastic::Workforce workforce, pid_t supervisor, int channel) noexcept;
 
   const elastic::ElasticRules rules_;
   const net::Secret secret_;
