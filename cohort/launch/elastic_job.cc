@@ -127,7 +127,7 @@ RankFailure ElasticJob::report_of(const Ranks::Ended& e) const {
 
 // Where the next worker would end so, too, those that are left save what they have, and the job ends.
 void ElasticJob::note_own_failure(const Ranks::Ended& e) {
-  if (!WorkerFailures::is_own(e.status) || given_up_) return;
+  if (!WorkerFailures::is_own(e.status, e.for_memory) || given_up_) return;
   ranks_->move(Clock::now(), true, true);  // all that it wrote before it ended
   RankFailure report = report_of(e);
   const auto part = parts_.find(e.rank);
@@ -136,7 +136,9 @@ void ElasticJob::note_own_failure(const Ranks::Ended& e) {
                                       .status = e.status,
                                       .epoch = part == parts_.end() ? 0 : part->second.epoch.value,
                                       .started = ranks_->size(),
-                                      .last_lines = report.last_lines},
+                                      .last_lines = report.last_lines,
+                                      .for_memory = e.for_memory,
+                                      .at = elapsed()},
                                      rendezvous_.committed());
   if (!first_failure_) first_failure_ = std::move(report);
   if (!why) return;
