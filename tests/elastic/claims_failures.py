@@ -1,6 +1,5 @@
 """Elastic jobs whose workers fail by themselves, are killed as soon as they start, or whose coordinator cannot be reached or answer."""
 import glob
-import itertools
 import os
 import re
 import resource
@@ -179,62 +178,6 @@ def stalled(programs, scratch):
         job.process.send_signal(signal.SIGTERM)
         job.ends()
         job.judge()
-
-
-class NoDescriptors:
-    """While it is entered a process gets no descriptor beyond those that it has, but for the numbers of those that it closes."""
-
-    def __init__(self, pid):
-        self.pid = pid
-
-    def __enter__(self):
-        taken = {int(fd) for fd in os.listdir(f"/proc/{self.pid}/fd")}
-        lowest = next(fd for fd in itertools.count() if fd not in taken)
-        self.before = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (lowest, self.before[1]))
-
-    def __exit__(self, *_):
-        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, self.before)
-
-
-def no_descriptors(programs, scratch):
-    """The launcher is out of descriptors when a worker is lost, and when its coordinator is: it says so once, tries again, and no respawn is used up for a
-    worker that was not started. The others train on meanwhile; with descriptors the worker joins, and the coordinator is started again."""
-    def times(job, what):
-        return len(re.findall(what + r" cannot be started[a-z ]*: .*Too many open files .*; it is tried again", job.log()))
-
-    def fails_again(job, what):
-        wait_until(f"{what} cannot be started, several times", lambda: times(job, what) >= 3 or job.process.poll() is not None)
-        assert job.process.poll() is None, job.log()
-
-    for name, supervised in (("launcher", []), ("supervisor", ["--supervised"])):
-        with SupervisedVectorJob(programs, scratch, name, n=3, least=1, flags=["-v", "--respawns", "3", *supervised], steps=FOR_EVER) as job:
-            job.await_step(20)
-            for kill in range(3):  # as many as may be replaced
-                before = job.epoch()
-                if kill == 0:
-                    with NoDescriptors(job.launcher()):
-                        job.kill(job.workers()[0])
-                        fails_again(job, "a worker")
-                        job.await_epoch_after(before)
-                        job.await_step(job.step() + 20)
-                    wait_until("workers can be started", lambda: job.said("workers can be started again"))
-                else:
-                    job.kill(job.workers()[0])
-                    job.await_epoch_after(before)
-                job.await_size(3)
-            if supervised:
-                before = job.epoch()
-                with NoDescriptors(job.launcher()):
-                    os.kill(job.coordinator(), signal.SIGKILL)
-                    fails_again(job, "the coordinator")
-                    job.await_step(job.step() + 20)
-                wait_until("all are back", lambda: job.said(f"all 3 workers of membership epoch {before} are back: training continues"))
-                job.await_step(job.step() + 20)
-                assert job.epoch() == before, job.log()
-            job.process.send_signal(signal.SIGTERM)
-            job.ends()
-            job.judge()
 
 
 def last_checkpoint(programs, scratch):
