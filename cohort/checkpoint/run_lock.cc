@@ -284,6 +284,7 @@ RunLock::~RunLock() {
   }
   changed_.notify_all();
   thread_.join();
+  if (leaves_) return;
   try {
     if (const auto held = read_owner(path_in(folder_)); held && (held->text == text_ || held->text == moved_from_))
       ::unlink(path_in(folder_).c_str());

@@ -49,6 +49,7 @@ class RunLock {
 
   // Looks. What cannot be looked at, on a network file system that is away for a while, still is ours. Threads: any.
   bool holds();
+  void leave_it() { leaves_ = true; }  // the file stays when this goes: the job goes on, and its next rank 0 takes it
   bool taken() const { return taken_; }  // by another job, as the last look showed
   std::string owner() const { return taken_ ? owner_ : ""; }
 
@@ -64,6 +65,7 @@ class RunLock {
   std::string owner_;       // set before taken_
   std::string moved_from_;  // of the process that was rank 0 before this one, as long as the file has that; guarded by look_
   std::atomic<bool> taken_{false};
+  bool leaves_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stops_ = false;  // guarded by mutex_

@@ -106,7 +106,8 @@ void ElasticJob::note_end(const Ranks::Ended& e) {
   if (unexpected) last_end_ = e;
   if (unexpected && !usage_failure && !rendezvous_.ending()) note_own_failure(e);
   if (unexpected) note_life(e.rank);
-  if (stopped() && e.status != 0) stopped_worker_failed_ = true;
+  const bool had_no_part = plan_.worker.preemptible && !parts_.empty() && !parts_.contains(e.rank);  // so it lost nothing
+  if (stopped() && e.status != 0 && !had_no_part) stopped_worker_failed_ = true;
   if (e.status == 0 && plan_.worker.preemptible && rendezvous_.ending() && hang_deadline_.never())
     hang_deadline_ = Deadline::in(kHangLimit);
   rendezvous_.process_ended(process, e.how);

@@ -113,7 +113,8 @@ def address_space(programs, scratch):
         done = subprocess.run(words, capture_output=True, text=True, timeout=90, env=runs.env, cwd=scratch)
         if done.returncode == 0:
             break
-        assert done.returncode in (1, 127) and "rank 1 failed first: exit status" in done.stderr, done.stderr
+        assert done.returncode in (1, 127, 134), f"{mib} MiB, status {done.returncode}: {done.stderr}"
+        assert re.search("rank 1 failed first: (exit status|killed by SIGABRT)", done.stderr), done.stderr  # SIGABRT: before main()
         cause = done.stderr[done.stderr.rindex("its last lines on stderr:"):]
         assert re.search(NO_MEMORY, cause, re.IGNORECASE), done.stderr
         ended.append((mib, cause.splitlines()[-1].strip()))

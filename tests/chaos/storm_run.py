@@ -16,6 +16,7 @@ from rows_folder import TakenPort
 
 RANKS, MOST_RANKS, ROWS_OF_THE_TABLE, COLUMNS = 3, 4, 1000, 196
 DISK = "16m"  # three checkpoints of 3 MiB, and room
+WITH_SIDE_MATTERS = "256m"  # traces and events grow with the steps
 STRATEGIES = ["all_reduce(op=sum)"] * 3 + ["zero(stage=1, op=sum)", "zero(stage=2, op=sum, buddy=true)"]
 ENDS = ["stop", "stop", "stop on a full disk", "launcher killed", "taken over"]
 
@@ -68,7 +69,8 @@ class Run:
         self.small_tmp, self.side_matters = rng.random() < 0.4, rng.random() < 0.5
         self.table, self.runs, self.launches = os.path.join(folder, "train.csv"), Runs(programs, folder), []
         self.coordinator_ends = []  # when; a supervisor gives up after six within a minute
-        self.disk, self.port = SmallDisk(os.path.join(folder, "run"), DISK), TakenPort()
+        self.disk = SmallDisk(os.path.join(folder, "run"), WITH_SIDE_MATTERS if self.side_matters else DISK)
+        self.port = TakenPort()
         self.write_table(self.rows())
         if rng.random() < 0.5:
             self.port.close()

@@ -84,7 +84,8 @@ CheckpointManager::CheckpointManager(collective::Communicator& comm, TrainLoop& 
       fence_(fence_of(comm, std::move(fence))),
       sharded_(loop.engine().shards_state()),
       sharded_parameters_(sharded_parameters(comm, loop)),
-      pending_saves_(std::make_shared<PendingSaves>()) {
+      pending_saves_(std::make_shared<PendingSaves>()),
+      job_goes_on_(fence_.epoch > 0) {
   job::run_on_all(comm, "folder of checkpoints", [&] {
     if (comm.rank().value == 0) open_store();
     if (sharded_)
@@ -96,6 +97,11 @@ CheckpointManager::CheckpointManager(collective::Communicator& comm, TrainLoop& 
   if (!loop.engine().has_buddy()) return;
   if (store_) rendezvous_ = new_rendezvous(folder_, kOwnParts);
   comm.broadcast(collective::piece(std::span(&rendezvous_, 1)), Rank{0}, {.name = "number for an emergency save"});
+}
+
+// Between two rank 0 the folder must not be without an owner: on a full disk the next one could not write its name, and another job might.
+CheckpointManager::~CheckpointManager() {
+  if (run_lock_ && job_goes_on_) run_lock_->leave_it();
 }
 
 // First the folder is ours; then nobody changes what is in it. A new rank 0 of a job that trains goes on without, and tries again with the

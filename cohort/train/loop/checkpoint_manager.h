@@ -33,6 +33,10 @@ class CheckpointManager {
   // one is refused (checkpoint/run_lock.h).
   CheckpointManager(collective::Communicator& comm, TrainLoop& loop, const TrainConfig& config, std::string config_text,
                     checkpoint::Fence fence = {});
+  ~CheckpointManager();  // of an elastic job: the folder stays the job's, unless it ends
+  CheckpointManager(const CheckpointManager&) = delete;
+  CheckpointManager& operator=(const CheckpointManager&) = delete;
+  void job_ends() { job_goes_on_ = false; }
 
   // The step it resumed from, the same on every rank. Checkpoints that are damaged or hold parameters that are not finite are passed over,
   // with errors in the log; when no other is there it throws. So it does where settings or data must not change (resume.h).
@@ -105,6 +109,7 @@ class CheckpointManager {
   std::vector<std::string> changes_;  // since that one was made
   std::int64_t last_saved_ = -1;      // the step of the newest checkpoint that is written or being written
   std::int64_t saved_step_ = -1;      // of the newest that is whole on disk
+  bool job_goes_on_;                  // another rank 0 may follow
   bool held_ = false;                 // rank 0: hold_folder() has succeeded
   bool fenced_off_ = false;           // rank 0: another job, or a later epoch of this one, saves in the folder
   std::string owner_;                 // rank 0: the other job

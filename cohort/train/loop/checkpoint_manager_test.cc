@@ -90,5 +90,17 @@ TEST_F(ElasticRank, IsRefusedTheFolderOfAnotherRunAtOnceAndWithTheNextCheckpoint
   EXPECT_FALSE(fs::exists(checkpoints()));
 }
 
+TEST_F(ElasticRank, LeavesTheFolderToTheNextOneAndGivesItFreeWhenTheJobEnds) {
+  const std::string owner = config.out + "/.owner";
+  auto manager = begin(1);
+  manager.reset();
+  EXPECT_TRUE(fs::exists(owner)) << "without an owner another job could take the folder before the next rank 0 does";
+  EXPECT_EQ(failure_of([&] { checkpoint::RunLock(config.out, checkpoint::this_process("other")); }).kind, Kind::usage);
+  manager = begin(2);
+  manager->job_ends();
+  manager.reset();
+  EXPECT_FALSE(fs::exists(owner));
+}
+
 }  // namespace
 }  // namespace cohort::train

@@ -33,6 +33,7 @@ void ElasticTrainer::save_before_all_leave() {
   CheckpointManager& checkpoints = *session_->checkpoints;
   const bool saved = checkpoints.save_last(&job_->elastic_worker().sealed());
   if (saved) session_->logger->say(fmt::format("saved update {} in {}", session_->loop->step(), checkpoints.folder()));
+  checkpoints.job_ends();
   on_disk_ = true;
   lost_ = !saved;
   if (lost_) why_lost_ = checkpoints.lost_text();
@@ -59,6 +60,7 @@ void ElasticTrainer::save_as_last_worker(bool prepared_counts) {
   loop.start_at(elastic_state_.progress.epoch, elastic_state_.progress.taken, elastic_state_.step);
   loop.set_optimizer_start(elastic_state_.optimizer_start);
   CheckpointManager checkpoints(*session_->comm, loop, resuming_config(), config_text_, fence_);
+  checkpoints.job_ends();  // unless somebody comes, who takes the folder as a new job does
   lost_ = !checkpoints.save_last();
   if (lost_) return void(why_lost_ = checkpoints.lost_text());
   job_->elastic_worker().state_transferred(kNoRank);

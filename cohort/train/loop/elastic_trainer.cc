@@ -77,6 +77,7 @@ std::optional<RunSummary> ElasticTrainer::run() {
       return std::nullopt;
     }
     if (const auto* over = std::get_if<ElasticWorker::Over>(&next)) {
+      if (session_ && session_->checkpoints) session_->checkpoints->job_ends();
       if (over->error) throw Failure{*over->error};
       return summary_;
     }
@@ -93,8 +94,10 @@ void ElasticTrainer::train_in(const ElasticWorker::Begun& epoch) {
     job_->elastic_worker().left(nullptr);
   } catch (const Failure& failure) {
     if (!job::ends_epoch(failure.error())) {
-      if (diverged_ || unusable_ || (session_ && session_->loop && session_->loop->diverged()))
+      if (diverged_ || unusable_ || (session_ && session_->loop && session_->loop->diverged())) {
+        if (session_ && session_->checkpoints) session_->checkpoints->job_ends();
         job_->elastic_worker().fail_job(failure.error());
+      }
       throw;
     }
     log_debug("membership epoch {} ended: {}", epoch.roster.epoch.value, failure.what());
@@ -170,6 +173,7 @@ void ElasticTrainer::finish() {
   end_job_if_taken_over();
   const bool saved = s.checkpoints->save_last(&job_->elastic_worker().sealed());
   if (!saved) end_job_if_taken_over();
+  s.checkpoints->job_ends();
   summary_ = s.logger->finish(test_, *s.loop);
   summary_->saved = saved;
   if (!saved) summary_->lost = s.checkpoints->lost_text();
