@@ -140,7 +140,8 @@ bool ElasticTrainer::step() {
   if (settings_.after_step) settings_.after_step(loop, s.comm->rank());
   loop.compare_replicas_if_due();
   s.logger->step_done(result, loop.step(), loop.position().epoch != epoch ? steps : loop.position().step);
-  if (loop.non_finite().too_many()) loop.stop_for_non_finite_steps(s.checkpoints->newest_step(&job_->elastic_worker().sealed()));
+  if (loop.non_finite().too_many())
+    loop.stop_for_non_finite_steps(s.checkpoints->newest_before(loop.non_finite().since(), &job_->elastic_worker().sealed()));
   return change_;
 }
 

@@ -155,7 +155,7 @@ void Trainer::train_epoch(RunLogger& logger, CheckpointManager& checkpoints, Eva
     loop_->compare_replicas_if_due();
     const bool ended = loop_->position().epoch != epoch;
     logger.step_done(result, loop_->step(), ended ? steps : loop_->position().step);
-    if (loop_->non_finite().too_many()) loop_->stop_for_non_finite_steps(checkpoints.newest_step());
+    if (loop_->non_finite().too_many()) loop_->stop_for_non_finite_steps(checkpoints.newest_before(loop_->non_finite().since()));
     leaves_ = result.leaves && !loop_->done();
     if (leaves_) break;
     if (!ended) checkpoints.save_if_due(false);
