@@ -176,7 +176,7 @@ void ElasticTrainer::finish() {
   if (!saved) end_job_if_taken_over();
   summary_ = s.logger->finish(test_, *s.loop);
   summary_->saved = saved;
-  if (!saved) summary_->lost = s.checkpoints->lost_text();
+  if (!saved) summary_->lost = job::gather_texts(*s.comm, s.checkpoints->lost_text(), "what is lost").front();  // rank 0's
   summary_->rank = s.comm->rank().value;
   s.comm->barrier({.name = "the end of training"});
   job_->elastic_worker().ended(s.loop->step());

@@ -131,12 +131,12 @@ RunSummary Trainer::run() {
   if (profiler && !leaves_) logger.compare_with_plan(*profiler);
   if (test.samples == 0 && !leaves_) test = loop_->evaluate();
   checkpoints.refuse_if_taken_over(&comm_);
-  save_and_wait(checkpoints);
+  const bool saved = save_and_wait(checkpoints);
   checkpoints.refuse_if_taken_over(&comm_);
   status_.set_phase("writing the report");
   RunSummary summary = logger.finish(test, *loop_);
-  summary.saved = checkpoints.saved();
-  if (!summary.saved) summary.lost = checkpoints.lost_text();
+  summary.saved = saved;
+  if (!saved) summary.lost = job::gather_texts(comm_, checkpoints.lost_text(), "what is lost").front();  // rank 0's
   summary.left = leaves_;
   return summary;
 }
