@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kNames = {"trace", "debug", "info", "warning", "error", "off"};
 std::atomic<int> threshold{static_cast<int>(Level::info)};
+std::atomic<bool> for_job{true};
 
 std::string pattern_for(std::string_view who) { return fmt::format("%H:%M:%S.%e{}{} %^%l%$: %v", who.empty() ? "" : " ", who); }
 
@@ -47,11 +48,17 @@ void set_log_level(std::string_view name) {
 
 void set_log_level(Level level) { threshold.store(static_cast<int>(level), std::memory_order_relaxed); }
 
-void set_log_rank(Rank rank) { logger().set_pattern(pattern_for(rank_name(rank))); }
+void set_log_rank(Rank rank) {
+  for_job = !rank || rank == Rank{0};
+  logger().set_pattern(pattern_for(rank_name(rank)));
+}
 
 void set_log_worker(int worker, Rank rank) {
+  for_job = rank ? rank == Rank{0} : worker == 0;
   logger().set_pattern(pattern_for(fmt::format("worker {}{}", worker, rank ? fmt::format(" ({})", rank_name(rank)) : "")));
 }
+
+bool logs_for_job() { return for_job; }
 
 bool log_enabled(Level level) { return static_cast<int>(level) >= threshold.load(std::memory_order_relaxed) && level != Level::off; }
 

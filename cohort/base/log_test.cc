@@ -56,6 +56,20 @@ TEST_F(Log, NamesAWorkerByItsNumberAndTheRankThatItHas) {
   EXPECT_THAT(out, HasSubstr(" worker 2 (rank 0) info: here\n"));
 }
 
+TEST_F(Log, OneProcessOfAJobSaysWhatAllFind) {
+  captured([] {
+    EXPECT_TRUE(logs_for_job());
+    for (const int rank : {0, 1}) {
+      set_log_rank(Rank{rank});
+      EXPECT_EQ(logs_for_job(), rank == 0);
+      set_log_worker(rank, kNoRank);
+      EXPECT_EQ(logs_for_job(), rank == 0);
+      set_log_worker(1 - rank, Rank{rank});
+      EXPECT_EQ(logs_for_job(), rank == 0);
+    }
+  });
+}
+
 TEST_F(Log, LinesBelowTheLevelAreNotEvenFormatted) {
   const auto out = captured([] {
     log_debug("hidden");

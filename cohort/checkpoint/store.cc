@@ -196,4 +196,15 @@ void Store::remove_old(const Folder& folder, const Listed& old, Saved& saved) co
   saved.removed.push_back(old.path);
 }
 
+std::string Store::set_aside(std::int64_t step, std::string_view word) const {
+  const Folder folder = open();
+  const std::string name = fmt::format("{}-{:08}", word, step);
+  const FenceLock lock_fence(folder, options_.fence);
+  if (const auto error = folder.has(name) ? remove_tree({folder, name}) : std::error_code{})
+    throw_failure(Kind::system, "cannot remove {}: {}", folder.path_of(name), error.message());
+  folder.rename(step_name(step), name);
+  folder.sync();
+  return folder.path_of(name);
+}
+
 }  // namespace cohort::checkpoint

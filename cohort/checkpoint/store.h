@@ -88,6 +88,9 @@ class Store {
   std::vector<Listed> list() const;  // by name only, newest first
   // accept: throws for one that is whole and must not be used all the same; it is among the refused then.
   Newest newest(const std::function<void(const Checkpoint&)>& accept = nullptr) const;
+  // The checkpoint of this step is found no more: its folder is called <word>-00001200 from now on, in place of one that was called so.
+  // Returns its path. Kind::system where it cannot be.
+  std::string set_aside(std::int64_t step, std::string_view word) const;
   // Reads everything and throws what is wrong: name, offset, digest.
   Checkpoint verify(const std::string& path) const;
 

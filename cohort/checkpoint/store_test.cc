@@ -279,6 +279,20 @@ TEST(Store, ReadersThatStartMeanwhileDisturbNoSaveAndAlwaysFindACheckpoint) {
   EXPECT_THAT(steps(store), ElementsAre(60));
 }
 
+TEST(Store, OneThatIsSetAsideIsFoundNoMoreAndReplacesTheOneBefore) {
+  const MemoryDir folder;
+  const Store store(folder.path());
+  for (const std::int64_t step : {1, 2, 3}) save(store, step);
+  EXPECT_EQ(store.set_aside(3, "diverged"), folder.path() + "/diverged-00000003");
+  EXPECT_THAT(steps(store), ElementsAre(2, 1));
+  save(store, 3);
+  store.set_aside(3, "diverged");
+  EXPECT_THAT(steps(store), ElementsAre(2, 1));
+  EXPECT_TRUE(fs::exists(folder.file("diverged-00000003/manifest.json")));
+  EXPECT_EQ(failure_of([&] { store.set_aside(9, "diverged"); }).kind, Kind::system);
+  EXPECT_THAT(steps(store), ElementsAre(2, 1));
+}
+
 TEST(Store, WhatCannotBeSavedIsRefusedAndLeavesNothing) {
   const MemoryDir folder;
   const Store store(folder.path());

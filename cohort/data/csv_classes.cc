@@ -32,6 +32,9 @@ std::vector<std::int64_t> CsvClasses::finish(Form& form) {
   if (training_ != nullptr) form.names = training_->names;
   const std::int64_t wanted = v_.integer("classes") == 0 && training_ != nullptr ? training_->classes : v_.integer("classes");
   if (words_.value_or(false) && training_ == nullptr) number_in_order(form);
+  if (words_.value_or(false) && wanted > std::ssize(form.names))  // a class without a word has no name in a checkpoint
+    throw_failure(Kind::usage, "{}: classes={}, but its labels are {} different words; leave classes= out", v_.text("file"), wanted,
+                  form.names.size());
   form.classes = count_classes(labels_, wanted, v_.text("file"));
   return std::move(labels_);
 }
@@ -40,7 +43,7 @@ void CsvClasses::number_in_order(Form& form) {
   constexpr std::size_t kMany = 100;
   if (known_.size() > std::max(kMany, labels_.size() / 2) && v_.word("labels") == "auto")
     throw_failure(Kind::usage,
-                  "{}: label={} has {} different words in {} lines; say target= for a number to predict, another label=, or labels=names",
+                  "{}: label={} has {} different words in {} lines; say another label=, labels=names, or target= of `csv` for a number to predict",
                   v_.text("file"), v_.text("label"), known_.size(), labels_.size());
   std::vector<std::int64_t> place(known_.size());
   for (const auto& [name, number] : known_) {

@@ -14,7 +14,6 @@
 namespace cohort::data {
 namespace {
 
-using Fields = std::vector<std::string>;
 constexpr std::size_t kMnistPixels = 784;
 
 // "price", "a/b/c" or "a,b,c": commas need quotes around the list; a name with a slash stands alone or between commas.
@@ -26,41 +25,9 @@ Fields listed(const std::string& text, const Fields& names) {
   return parts;
 }
 
-// A column by its number, from 0, or from the end: -1 is the last one.
-std::optional<std::int64_t> column_number(std::string_view text) {
-  const bool from_end = text.starts_with('-');
-  const auto number = csv_number(from_end ? text.substr(1) : text);
-  if (!number || (from_end && *number == 0)) return std::nullopt;
-  return from_end ? -*number : *number;
-}
-
-std::optional<std::size_t> find_column(const std::string& text, const Fields& names, std::size_t width) {
-  if (const auto at = std::find(names.begin(), names.end(), text); at != names.end()) return at - names.begin();
-  const auto number = column_number(text);
-  if (!number) return std::nullopt;
-  const std::int64_t column = *number < 0 ? *number + static_cast<std::int64_t>(width) : *number;
-  if (column < 0 || column >= static_cast<std::int64_t>(width)) return std::nullopt;
-  return static_cast<std::size_t>(column);
-}
-
-std::size_t resolve(const std::string& text, const Fields& names, std::size_t width, const std::string& path, std::string_view key) {
-  if (const auto found = find_column(text, names, width)) return *found;
-  if (names.empty() || column_number(text))
-    throw_failure(Kind::usage, "{}: {}={}: there are {} columns, 0 to {}{}", path, key, printable(text, 60), width, width - 1,
-                  names.empty() ? ", without names in a first line; set header=yes if there are" : "");
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  throw_unknown(fmt::format("column of {} in {}=", path, key), printable(text, 60), known);
-}
-
 struct FirstLines {
   Fields first, second;
 };
-
-Fields trimmed(const std::vector<std::string_view>& fields) {
-  Fields all;
-  for (const std::string_view field : fields) all.emplace_back(trim(field));
-  return all;
-}
 
 FirstLines first_lines(std::string_view file, const SpecValues& v) {
   CsvReader reader(file, v.text("file"), csv_separator(v));
@@ -135,10 +102,10 @@ void find_learned(CsvRoles& roles, const SpecValues& v, std::size_t width, const
   };
   roles.unlabelled = !targets.empty() ? std::any_of(targets.begin(), targets.end(), absent) : bare || (label != "auto" && absent(label));
   if (roles.unlabelled) return;
-  for (const std::string& one : targets) roles.targets.push_back(resolve(one, roles.names, width, path, "target"));
+  for (const std::string& one : targets) roles.targets.push_back(resolve_column(one, roles.names, width, path, "target"));
   if (!targets.empty()) return;
   if (label != "auto") {
-    roles.label = resolve(label, roles.names, width, path, "label");
+    roles.label = resolve_column(label, roles.names, width, path, "label");
     return;
   }
   roles.label = called(roles.names, {"label", "class"});
@@ -155,12 +122,12 @@ void find_features(CsvRoles& roles, const SpecValues& v, std::size_t width, cons
   const std::string& path = v.text("file");
   const Fields chosen = training != nullptr && !training->columns.empty() && !roles.names.empty() ? training->columns
                                                                                                   : listed(v.text("features"), roles.names);
-  for (const std::string& one : chosen) roles.features.push_back(resolve(one, roles.names, width, path, "features"));
+  for (const std::string& one : chosen) roles.features.push_back(resolve_column(one, roles.names, width, path, "features"));
   std::vector<std::size_t> left_out = roles.targets;
   if (roles.label) left_out.push_back(*roles.label);
   if (chosen.empty()) {
     for (const std::string& one : listed(v.text("ignore"), roles.names))
-      left_out.push_back(resolve(one, roles.names, width, path, "ignore"));
+      left_out.push_back(resolve_column(one, roles.names, width, path, "ignore"));
     for (std::size_t i = 0; i < width; ++i)
       if (std::find(left_out.begin(), left_out.end(), i) == left_out.end()) roles.features.push_back(i);
   }

@@ -16,8 +16,6 @@
 namespace cohort::data {
 namespace {
 
-constexpr std::int64_t kNoLabel = -100;  // what a loss leaves out
-
 std::uint8_t pixel(std::string_view text, const CsvReader& reader, std::size_t column) {
   const auto value = csv_number(text);
   if (!value || *value > 255) {
@@ -36,7 +34,8 @@ class Table {
     CsvReader reader(file, v_.text("file"), csv_separator(v_));
     if (roles_.header) reader.next();
     while (reader.next()) read_line(reader);
-    if (dropped_ > 0) log_warning("{}: left out {} of {} lines, which have missing values", v_.text("file"), dropped_, dropped_ + lines_);
+    if (dropped_ > 0 && logs_for_job())
+      log_warning("{}: left out {} of {} lines, which have missing values", v_.text("file"), dropped_, dropped_ + lines_);
     if (lines_ == 0) throw_failure(Kind::usage, "{}: not one line with values{}", v_.text("file"), dropped_ > 0 ? " in all columns" : "");
   }
 
@@ -147,8 +146,7 @@ class Table {
 }  // namespace
 
 std::shared_ptr<const Dataset> read_csv(std::string_view file, const SpecValues& v, const Form* training) {
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // what spreadsheets put before UTF-8
-  if (file.starts_with(kByteOrderMark)) file.remove_prefix(kByteOrderMark.size());
+  file = without_byte_order_mark(file);
   const CsvRoles roles = csv_roles(file, v, training);
   Table table(v, roles, training);
   table.read(file);

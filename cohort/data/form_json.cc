@@ -83,8 +83,9 @@ void check_form(const Form& form, std::string_view where) {
   const auto named = static_cast<std::size_t>(form.targets > 0 ? form.targets : form.classes);
   if (!form.names.empty() && form.names.size() != named)
     refuse_form(where, "names", fmt::format("has {} entries for {}", form.names.size(), named));
-  if (!form.columns.empty() && form.columns.size() != elements)
-    refuse_form(where, "columns", fmt::format("has {} entries for {} values", form.columns.size(), elements));
+  const std::size_t columns = form.input == Input::tokens ? 1 : elements;  // a text is one
+  if (!form.columns.empty() && form.columns.size() != columns)
+    refuse_form(where, "columns", fmt::format("has {} entries for {} values", form.columns.size(), columns));
   if (!form.fill.empty() && form.fill.size() != elements)
     refuse_form(where, "fill", fmt::format("has {} entries for {} values", form.fill.size(), elements));
 }

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "cohort/base/log.h"
+#include "cohort/base/text.h"
 #include "cohort/checkpoint/sharded_save.h"
 #include "cohort/checkpoint/snapshot.h"
 #include "cohort/checkpoint/staging_directory.h"
@@ -119,12 +120,17 @@ std::int64_t newest_in(const std::string& folder) {
                 newest.refused.front().error.what);
 }
 
-// Of the rule: a run of Trainer counts the steps that its vote called off, too.
+// Of the rule, whose state may have begun later than the run (checkpoint.allow=optimizer). A run of Trainer counts the steps that its vote
+// called off, too.
 std::int64_t updates_of(const checkpoint::Manifest& m) {
   const auto scale = m.texts.find("loss_scale_state");
   const auto skipped = scale == m.texts.end() ? 0 : optim::scale_state_of(scale->second).skipped;
-  if (skipped > m.step) throw_failure(Kind::corrupt, "manifest: of {} steps {} were called off, which cannot be", m.step, skipped);
-  return m.step - skipped;
+  const auto began = m.texts.find("optimizer_start");
+  const auto before = began == m.texts.end() ? 0 : parse_int(began->second);
+  if (skipped > m.step || before < 0 || before > m.step - skipped)
+    throw_failure(Kind::corrupt, "manifest: of {} steps {} were called off, and the optimizer began after {}, which cannot be", m.step,
+                  skipped, before);
+  return m.step - skipped - before;
 }
 
 }  // namespace

@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <functional>
 #include <ostream>
 
 #include "cohort/base/failure_of.h"
+#include "cohort/base/spec.h"
 #include "cohort/collective/ranks.h"
 #include "cohort/ddp/data_parallel.h"
 #include "cohort/optim/rule.h"
@@ -179,16 +181,42 @@ std::unique_ptr<torch::optim::Optimizer> grouped(Net& net, const std::function<R
       options(1, 0));
 }
 
-TEST(Sharded, GroupsAreTheParameterGroupsOfTorch) {
+template <class Rule, class RuleOptions>
+Case group_case(std::string name, std::string spec, std::function<RuleOptions(double lr_scale, double decay)> options) {
+  return {std::move(name), std::move(spec), [options](Net& net) { return grouped<Rule, RuleOptions>(net, options); }};
+}
+
+// No learning rate here is a default of torch's times 1 or 10: libtorch would take it for not given, too.
+std::vector<Case> group_cases() {
   using namespace torch::optim;
+  return {
+      group_case<SGD, SGDOptions>("Sgd", "sgd(lr=0.01, momentum=0.9, weight_decay=0.2)",
+                                  [](double scale, double decay) { return SGDOptions(0.01 * scale).momentum(0.9).weight_decay(decay); }),
+      group_case<Adam, AdamOptions>("Adam", "adam(lr=0.002, weight_decay=0.2)",
+                                    [](double scale, double decay) { return AdamOptions(0.002 * scale).weight_decay(decay); }),
+      group_case<AdamW, AdamWOptions>("Adamw", "adamw(lr=0.002, weight_decay=0.2)",
+                                      [](double scale, double decay) { return AdamWOptions(0.002 * scale).weight_decay(decay); }),
+      group_case<Adagrad, AdagradOptions>("Adagrad", "adagrad(lr=0.02, weight_decay=0.2)",
+                                          [](double scale, double decay) { return AdagradOptions(0.02 * scale).weight_decay(decay); }),
+      group_case<RMSprop, RMSpropOptions>("Rmsprop", "rmsprop(lr=0.002, weight_decay=0.2)",
+                                          [](double scale, double decay) { return RMSpropOptions(0.002 * scale).weight_decay(decay); }),
+  };
+}
+
+class ShardedGroups : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Of, ShardedGroups, testing::ValuesIn(group_cases()), [](const auto& given) { return given.param.name; });
+
+TEST_P(ShardedGroups, AreTheParameterGroupsOfTorch) {
   const std::vector<ShardedGroup> groups{{.parameters = {"*.bias"}, .weight_decay = 0},
                                          {.parameters = {"head.*"}, .weight_decay = 0.3, .lr_scale = 10}};
-  const auto sgd = [](double scale, double decay) { return SGDOptions(0.01 * scale).momentum(0.9).weight_decay(decay); };
-  const auto adamw = [](double scale, double decay) { return AdamWOptions(0.001 * scale).weight_decay(decay); };
-  expect_agreement(
-      "sgd(lr=0.01, momentum=0.9, weight_decay=0.2)", [&](Net& net) { return grouped<SGD, SGDOptions>(net, sgd); }, groups);
-  expect_agreement(
-      "adamw(lr=0.001, weight_decay=0.2)", [&](Net& net) { return grouped<AdamW, AdamWOptions>(net, adamw); }, groups);
+  expect_agreement(GetParam().spec, GetParam().make, groups);
+}
+
+TEST(Sharded, EveryRuleIsComparedWithTorch) {
+  for (const optim::Rule* rule : optim::rules())
+    for (const auto& all : {cases(), group_cases()})
+      EXPECT_TRUE(std::ranges::any_of(all, [&](const Case& one) { return Spec::parse(one.spec).name == rule->name; }))
+          << rule->name << ": add its counterpart of torch::optim to cases() and group_cases()";
 }
 
 TEST(Sharded, WithOneDimensionalParametersLeftOutItDecaysWhatTrainerDoes) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "cohort/base/error.h"
 
@@ -64,15 +65,26 @@ void add(const Plugin& plugin, const std::string& path) {
 
 void load_plugins(std::span<const std::string> paths) {
   static std::mutex mutex;
-  static std::map<std::string, std::unique_ptr<Plugin>> loaded;  // by path; the tables refer to their rows
+  struct Loaded {
+    std::unique_ptr<Plugin> plugin;  // the tables refer to its rows, also when it was refused after some of them
+    std::optional<Error> refused;
+  };
+  static std::map<std::string, Loaded> all;  // by path
   const std::lock_guard lock(mutex);
   for (const std::string& given : paths) {
     std::error_code ignored;
     const std::string path = fs::weakly_canonical(given, ignored).string();
-    if (loaded.contains(path)) continue;
-    auto plugin = open(path);
-    const Plugin& rows = *(loaded[path] = std::move(plugin));
-    add(rows, path);
+    if (const auto before = all.find(path); before != all.end()) {
+      if (before->second.refused) throw Failure{*before->second.refused};
+      continue;
+    }
+    Loaded& one = all[path] = {open(path), std::nullopt};
+    try {
+      add(*one.plugin, path);
+    } catch (const Failure& failure) {
+      one.refused = failure.error();
+      throw;
+    }
   }
 }
 

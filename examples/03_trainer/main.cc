@@ -32,7 +32,8 @@ int main(int argc, char** argv) try {
 
   if (job.rank().value == 0) std::printf("%s", cohort::train::summary_text(summary).c_str());
   if (argc == 1 && job.rank().value == 0) std::filesystem::remove_all(config.out);  // nobody asked to keep it
-  return summary.test.metric("accuracy") > 0.9 ? 0 : 1;
+  if (!summary.saved && job.rank().value == 0) std::fprintf(stderr, "%s\n", cohort::train::not_saved_text(summary).c_str());
+  return summary.saved && summary.test.metric("accuracy") > 0.9 ? 0 : 1;
 } catch (const std::exception& failure) {
   std::fprintf(stderr, "%s\n", failure.what());
   return 1;

@@ -32,6 +32,6 @@ def _check_torch(built, found):
 _check_torch(_core.torch_version, _torch.__version__)
 
 from cohort import distributed, run  # cohort.run(function, num_proc=2)
-from cohort.trainer import Trainer
+from cohort.trainer import NotSavedError, Trainer
 
 distributed.register()

@@ -25,7 +25,7 @@ from cohort import _core
 
 @dataclasses.dataclass
 class Summary:
-    """What a run came to. The same on every rank, but for checkpoint and saved, which are rank 0's."""
+    """What a run came to. The same on every rank, but for checkpoint, which is rank 0's."""
 
     steps: int  # updates, those of earlier starts of the run included
     loss: float  # of training: the mean over the samples of the last step
@@ -36,8 +36,18 @@ class Summary:
     skipped: int  # steps that were left out: a gradient was not finite
     folder: str  # of everything the run wrote
     checkpoint: Optional[str]  # the newest
-    saved: bool  # the last update is on disk
+    saved: bool  # the last update is on disk; else run() raises NotSavedError
+    lost: str  # where it is not: which updates, and what is kept
     ended_early: bool  # a rank was asked to leave (SIGTERM, SIGUSR1, leave()): run it again to go on
+
+
+class NotSavedError(RuntimeError):
+    """The run ended, but its last checkpoint could not be written, although it was tried for checkpoint.last_try. Says what is lost; `summary`
+    has what the run came to. The model has what it learned, but for ZeRO stage 3 in an elastic job."""
+
+    def __init__(self, summary: Summary):
+        super().__init__(summary.lost)
+        self.summary = summary
 
 
 @dataclasses.dataclass
@@ -88,7 +98,8 @@ class Trainer:
         An exception of the model, the loss or a data set ends the run on all ranks; it is raised here, and RuntimeErrors elsewhere name it.
         A lost rank ends the run on the others; started again it resumes from its newest checkpoint. In an elastic job (`cohort run
         --min-n`) the others go on instead. SIGTERM and SIGUSR1 end it after the step, with a checkpoint, where the program has no handler
-        of its own.
+        of its own. A last checkpoint that cannot be written is tried again for checkpoint.last_try; then NotSavedError is raised on every
+        rank.
         """
         if self._ran:
             raise RuntimeError("this run is over: make another cohort.Trainer of the same model to train on")
@@ -103,7 +114,10 @@ class Trainer:
         if result is None:
             print(f"cohort: worker (process {os.getpid()}) leaves the job: it was asked to", file=sys.stderr, flush=True)
             raise SystemExit(0)
-        return Summary(**result)
+        summary = Summary(**result)
+        if not summary.saved:
+            raise NotSavedError(summary)
+        return summary
 
     def after_step(self, callback: Callable[[Step], Any]) -> Callable:
         """callback(step) is called on every rank after each step; an exception of it ends the run. Usable as a decorator."""

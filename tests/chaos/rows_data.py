@@ -152,7 +152,7 @@ def picture_changes(chaos):
             env = {**job.runs.env, "COHORT_HISTORY": histories}
             done = subprocess.run(job.runs.command("run", 2, **{**job.sets, "steps": kept + 40}) + ["--min-n", "1"], capture_output=True, text=True,
                                   timeout=LIMIT, env=env)
-            assert done.returncode == 0 and f"goes on after update {kept} from" in done.stdout, done.stdout + done.stderr
+            assert done.returncode == 0 and f"goes on after update {kept}\n" in done.stdout, done.stdout + done.stderr
             broken = judge_launches(chaos.programs, [job.histories, histories])
             assert not broken, broken + job.log() + done.stdout
         return {"detect": took}
@@ -226,7 +226,7 @@ def resumed_with(chaos, what, rng):
         if what == "size":
             write(run.file, table() + table()[:1])
         done = run.part((epoch + 2) * STEPS_OF_AN_EPOCH, **sets)
-        assert f"goes on after update {epoch * STEPS_OF_AN_EPOCH} from" in done.stdout and "from the next epoch on" in done.stdout + done.stderr, done.stdout + done.stderr
+        assert f"goes on after update {epoch * STEPS_OF_AN_EPOCH}\n" in done.stdout and "from the next epoch on" in done.stdout + done.stderr, done.stdout + done.stderr
         run.judge()
         return {"detect": took}
 

@@ -165,7 +165,7 @@ class Run:
         assert job.process.wait(LIMIT) == 0, f"status {job.process.returncode} of a run without faults"
         await_no_process(10)
         assert self.newest() == saved + 30, f"it is to end with step {saved + 30}, and the newest checkpoint is of {self.newest()}"
-        assert saved == 0 or job.said(f"goes on after update {saved} "), "it did not go on from its newest checkpoint"
+        assert saved == 0 or job.said(rf"goes on after update {saved}\n"), "it did not go on from its newest checkpoint"
 
     # --- its promises
     def judge(self):

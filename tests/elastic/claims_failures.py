@@ -198,4 +198,6 @@ def last_checkpoint(programs, scratch):
     assert lost in done.stderr.rstrip().splitlines()[-1], done.stderr
     assert "worker 0 (rank 0) failed after the job had been trained to its end" in done.stderr, done.stderr
     again = runs.train("run", n=1, **sets)
-    assert f"goes on after update {int(kept[-8:])}\n" in again.stdout, again.stdout
+    assert f"goes on after update {int(kept[-8:])}\n" in again.stdout and "the run is complete" not in again.stdout, again.stdout
+    over = runs.call(runs.command("run", n=1, **sets) + ["--min-n", "1"]).stdout
+    assert "goes on after update 38\nthe run is complete: all 38 updates were made before" in over, over

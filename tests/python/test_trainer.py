@@ -95,6 +95,27 @@ def test_two_ranks_learn_what_one_with_twice_the_batch_does_and_strategies_have_
 
 
 @ranks(2)
+def test_accumulated_batches_learn_what_whole_ones_do_and_bf16_computes_in_16_bits():
+    at_loss, inside = set(), set()
+
+    def loss(outputs, labels):
+        at_loss.add(outputs.dtype)
+        return nn.functional.cross_entropy(outputs, labels, reduction="none")
+
+    for sync in STRATEGIES:
+        whole, parts, half = network(), network(), network()
+        expected = trainer(whole, "whole", loss=loss, sync=sync).run()
+        trainer(parts, "parts", loss=loss, sync=sync, **{"data.batch": 2, "data.accumulate": 2}).run()
+        torch.testing.assert_close(values(parts), values(whole), rtol=1e-4, atol=1e-6)
+        assert at_loss == {torch.float32} and not torch.equal(values(whole), values(network())), sync
+        half[0].register_forward_hook(lambda module, inputs, output: inside.add(output.dtype))
+        found = trainer(half, "half", loss=loss, sync=sync, precision="bf16", **{"data.batch": 2, "data.accumulate": 2}).run()
+        assert torch.bfloat16 in inside and at_loss == {torch.float32} and values(half).dtype == torch.float32, (inside, at_loss)
+        assert found.steps == expected.steps and abs(found.loss - expected.loss) < 0.05, (sync, found.loss, expected.loss)
+        assert not torch.equal(values(half), values(parts)), sync
+
+
+@ranks(2)
 def test_afterwards_every_rank_has_whole_parameters_of_its_own_and_the_checkpoint_their_names():
     for sync in ("all_reduce(op=sum)", "zero(stage=3, op=sum)"):
         model = network()

@@ -132,6 +132,35 @@ def test_an_elastic_run_that_nothing_happens_to_ends_on_every_rank_with_its_summ
     assert status == 0 and len(set(re.findall("ended 7 False (.*)", log))) == 1 and log.count("ended 7") == 2, log
 
 
+# No file may grow as large as a checkpoint needs. Buckets are files too, smaller ones.
+NO_ROOM = """
+import os, resource, sys, torch, cohort
+model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(9)])
+data = [(torch.ones(64) * i, torch.ones(64)) for i in range(8)]
+trainer = cohort.Trainer(model, data, out=sys.argv[1], epochs=0, steps=3, data={"batch": 2}, threads=1, optim={"schedule": "constant"},
+                         optimizer="sgd(lr=1e-6)", engine={"bucket": "8KiB", "first_bucket": "8KiB"}, checkpoint={"last_try": "1s"},
+                         observe={"tensorboard": False, "report": False})
+resource.setrlimit(resource.RLIMIT_FSIZE, (110_000, 110_000))
+try:
+    trainer.run()
+except cohort.NotSavedError as error:
+    assert not error.summary.saved and error.summary.steps == 3 and error.summary.lost == str(error)
+    assert all(p.isfinite().all() for p in model.parameters())
+    print("rank", trainer.rank, "raised", flush=True)
+    raise
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "2"], ["-n", "2", "--min-n", "1"]], ids=["alone", "fixed", "elastic"])
+def test_a_last_checkpoint_that_cannot_be_written_is_raised_and_ends_the_program_with_a_status(tmp_path, options):
+    launcher = [launch.COHORT, "run", *options, "--grace", "60s", "--"] if options else []
+    done = subprocess.run([*launcher, sys.executable, "-c", NO_ROOM, str(tmp_path / "run")], env=launch.environment(), text=True,
+                          capture_output=True, timeout=3 * LIMIT)
+    assert done.returncode != 0 and "rank 0 raised" in done.stdout, done.stdout + done.stderr
+    lost = "NotSavedError: the run ended, but its last checkpoint could not be written: updates 1 to 3 are lost: there is no checkpoint in "
+    assert lost in done.stderr, done.stdout + done.stderr
+
+
 @pytest.mark.long
 def test_with_sharded_state_the_part_of_a_killed_worker_comes_from_its_buddy(tmp_path):
     sync, steps = "zero(stage=3, op=sum, buddy=true)", 2000

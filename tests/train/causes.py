@@ -35,6 +35,18 @@ def bad_row(runs):
           data__train=f"csv(file={runs.path('bad.csv')}, label=side)", **TABLE)
 
 
+def diverges(runs):
+    """A learning rate far too high: the run ends by itself with status 1 and says what is the matter, an elastic one for the whole job."""
+    cause = (r"training has diverged: 20 steps in a row \(max_skipped_steps\), \d+ to \d+, had a loss or gradients that are not finite; .*"
+             r"learning rate that is too high.*")
+    for i, elastic in enumerate(JOBS):
+        words = runs.command(f"run{i}", optimizer="sgd(lr=1e6)", epochs=0, steps=1000) + elastic
+        said = runs.call(words, status=1).stderr
+        if not elastic:
+            ends_with(said, cause)
+        assert "frame #" not in said and re.search(rf"gives up: {cause}\n" if elastic else rf"cohort train: {cause}\n", said), said
+
+
 def write_picture(path, i, flip):
     """A grey PNG of 8x8, all of them different. flip: one bit of its pixels is another."""
     chunk = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

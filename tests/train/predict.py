@@ -119,6 +119,28 @@ def learns_tables(runs):
     assert "accuracy" in score and "of 200" in score and len(rows_of(runs.path("sides.csv"))) == 200, score
 
 
+def learns_texts(runs):
+    """Words are classes: a test set and a file to predict that lack one of them have the numbers of training."""
+    def table(name, lines):
+        with open(runs.path(name), "w") as file:
+            file.write("".join(line + "\n" for line in lines))
+        return runs.path(name)
+
+    words = {"ant": "aaaa", "cat": "cccc", "dog": "dddd"}
+    labelled = table("texts.csv", ["kind,words"] + [f"{kind},{words[kind]}" for kind in list(words) * 20])
+    later = table("later.csv", ["kind,words"] + [f"{kind},{words[kind]}" for kind in ("dog", "cat") * 5])
+    bare = table("bare_texts.csv", ["words", "dddd", "cccc", "aaaa"])
+    runs.train("texts", **{"model": "transformer(d=16, heads=2, layers=1)", "data.train": f"csv_text(file={labelled}, context=4)", "data.test": f"csv_text(file={later}, context=4)",
+                           "data.batch": 10, "epochs": 20, "optimizer": "adam(lr=0.02)"})
+    tested = [m["test_accuracy"] for m in runs.metrics("texts") if "test_accuracy" in m]
+    assert tested[-1] == 1, tested
+    score = runs.call([runs.cohort, "predict", runs.path("texts"), later, "--out", runs.path("later_out.csv")]).stdout
+    assert "accuracy 100" in score and "of 10" in score, score
+    assert [row["prediction"] for row in rows_of(runs.path("later_out.csv"))] == ["dog", "cat"] * 5
+    done = runs.call([runs.cohort, "predict", runs.path("texts"), bare])
+    assert [row["prediction"] for row in csv.DictReader(done.stdout.splitlines())] == ["dog", "cat", "ant"], done.stdout
+
+
 def refuses_damage(runs, checkpoint, files):
     with open(checkpoint + "/model.safetensors", "r+b") as file:
         file.seek(-1, os.SEEK_END)
@@ -136,4 +158,5 @@ with tempfile.TemporaryDirectory(prefix="cohort-predict-") as scratch:
     refuses(runs, pictures)
     takes_folders(runs, pictures)
     learns_tables(runs)
+    learns_texts(runs)
     refuses_damage(runs, newest, pictures)

@@ -23,10 +23,12 @@
 namespace cohort::cli::worker {
 namespace {
 
-int report_end(const RunSummary& summary) {
+// Rank 0 says it for all.
+int report_end(const RunSummary& summary, bool first) {
   std::fflush(stdout);
-  if (!summary.saved) fmt::print(stderr, "cohort train: the run ended, but its last checkpoint could not be written: {}\n", terminal_text(summary.lost));
-  return summary.saved ? 0 : launch::kExitFailure;
+  if (summary.saved || !first) return 0;
+  fmt::print(stderr, "cohort train: {}\n", terminal_text(train::not_saved_text(summary)));
+  return launch::kExitFailure;
 }
 
 // A worker of a job that others join and leave while it trains.
@@ -48,7 +50,7 @@ int train_elastic(elastic::ElasticWorkerOptions elastic_worker, const TrainConfi
   const std::optional<RunSummary> summary = trainer.run();
   if (!summary || summary->rank != 0) return 0;
   fmt::print("\n{}", train::summary_text(*summary));
-  return report_end(*summary);
+  return report_end(*summary, true);
 }
 
 int train(const TrainConfig& config) {
@@ -67,7 +69,7 @@ int train(const TrainConfig& config) {
     const ScopedPreemptionCallback callback(preemption, [&](const std::string& signal) { trainer.leave(signal); });
     const RunSummary summary = trainer.run();
     if (job.rank().value == 0 && !summary.left) fmt::print("\n{}", train::summary_text(summary));
-    return report_end(summary);
+    return report_end(summary, job.rank().value == 0);
   } catch (const Failure& failure) {
     if (job::reported_by_another_rank(failure.error(), job.rank())) return launch::kExitUsage;
     throw;

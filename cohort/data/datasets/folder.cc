@@ -107,7 +107,7 @@ std::vector<std::filesystem::path> listed(const std::filesystem::path& dir) {
 }
 
 void warn_of_skipped(const std::string& dir, std::vector<std::string> skipped) {
-  if (skipped.empty()) return;
+  if (skipped.empty() || !logs_for_job()) return;
   const std::size_t more = skipped.size() > kMostNamed ? skipped.size() - kMostNamed : 0;
   skipped.resize(skipped.size() - more);
   if (more > 0) skipped.push_back(fmt::format("{} more", more));

@@ -5,6 +5,7 @@
 
 #include "cohort/base/failure_of.h"
 #include "cohort/base/file.h"
+#include "cohort/base/log.h"
 #include "cohort/data/dataset.h"
 #include "cohort/data/png_testing.h"
 
@@ -93,6 +94,18 @@ TEST_F(Folders, ThatAreAllClassesAreNotWarnedOf) {
   testing::internal::CaptureStderr();
   open_dataset(spec());
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(Folders, LeaveTheWarningToRankZero) {
+  put("cat", "1.png", png_file(1, 1, {1, 2, 3}));
+  put(".hidden", "1.png", png_file(1, 1, {1, 2, 3}));
+  for (const int rank : {0, 1}) {
+    set_log_rank(Rank{rank});
+    testing::internal::CaptureStderr();
+    open_dataset(spec());
+    EXPECT_EQ(testing::internal::GetCapturedStderr().find("'.hidden' (hidden)") != std::string::npos, rank == 0);
+  }
+  set_log_rank(kNoRank);
 }
 
 TEST_F(Folders, DecodeLateSoABrokenPictureFailsWhenAskedForByItsPath) {

@@ -44,6 +44,7 @@ py::dict to_dict(const RunResult& result) {
   all["folder"] = s.folder;
   all["checkpoint"] = result.checkpoint.empty() ? py::object(py::none()) : py::str(result.checkpoint);
   all["saved"] = s.saved;
+  all["lost"] = s.saved ? "" : train::not_saved_text(s);
   all["ended_early"] = s.left;
   return all;
 }

@@ -198,7 +198,8 @@ std::optional<RunResult> PythonTrainer::run_elastic(elastic::ElasticWorkerOption
       summary = trainer.run();
     }
     if (!summary) return std::nullopt;
-    if (!release_parameters(*model)) load_newest(make_model());
+    const bool whole = release_parameters(*model);
+    if (!whole && summary->saved) load_newest(make_model());  // else there are no such parameters on disk
     return result_of(*std::move(summary));
   } catch (...) {
     if (model) release_parameters(*model);

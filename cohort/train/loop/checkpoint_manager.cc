@@ -104,12 +104,19 @@ CheckpointManager::~CheckpointManager() {
   if (run_lock_ && job_goes_on_) run_lock_->leave_it();
 }
 
+// The newest checkpoint is one whose parameters no step has used yet: it may have diverged, and the one before it has not.
+checkpoint::StoreOptions CheckpointManager::store_options() const {
+  constexpr int kFewest = 2;
+  return {.keep = std::max(config_.checkpoint.keep, kFewest), .followed = false, .fence = fence_};
+}
+
 // First the folder is ours; then nobody changes what is in it. A new rank 0 of a job that trains goes on without, and tries again with the
 // next save: the next rank 0 would meet the same disk.
 void CheckpointManager::open_store() {
   folder_watch_ = std::make_unique<FolderWatch>(run_folder(config_));
   const bool elastic = fence_.epoch > 0, starts_over = config_.checkpoint.resume == "never", trains = fence_.epoch > 1;
-  checkpoint::StoreOptions options{.keep = config_.checkpoint.keep, .followed = false, .prepared = false, .fence = fence_};
+  checkpoint::StoreOptions options = store_options();
+  options.prepared = false;
   if (trains) {
     store_ = std::make_unique<checkpoint::Store>(folder_, options);
     return void(hold_folder());
@@ -327,7 +334,7 @@ std::optional<checkpoint::Checkpoint> CheckpointManager::save_emergency(const Er
     EmergencySave emergency({me, comm_.size(), lost}, folder_, kOwnParts, rendezvous_);
     emergency.agree_on_step(loop_);
     return emergency.save(loop_, [this](checkpoint::Manifest& m) { describe(m); },
-                          {.keep = config_.checkpoint.keep, .followed = false, .fence = fence_});
+                          store_options());
   } catch (const Failure& failure) {
     log_error("rank {} was lost, and its shards could not be saved: {}; the checkpoint before stays", lost, failure.what());
     return std::nullopt;

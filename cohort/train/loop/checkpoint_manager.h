@@ -5,6 +5,7 @@
 // throws, on all ranks; a save that fails (full disk) is reported, on all ranks that had a part in it, and training goes on.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,8 +56,10 @@ class CheckpointManager {
   std::optional<checkpoint::Checkpoint> save_emergency(const Error& why);
   // A save in flight no longer waits for these ranks. Not a collective.
   void abandon_save(std::span<const Rank> lost) noexcept;
-  // Collective: the step of the newest checkpoint that is whole on disk, after the save in flight; -1: there is none.
-  std::int64_t newest_step(const std::atomic<bool>* aborted = nullptr);
+  // Collective, when training has diverged: no step since this one was finite. The step of the newest checkpoint, after the save in flight,
+  // that had a finite step after it; newer ones are set aside, so that no run resumes from them. Where none had: of the newest; -1: there
+  // is none.
+  std::int64_t newest_before(std::int64_t since, const std::atomic<bool>* aborted = nullptr);
   bool saved() const { return !writer_ || saved_step_ == loop_.step(); }  // the newest update is on disk
   const std::string& folder() const { return folder_; }
   // Rank 0, whose files they are: whether the run's folder still is this job's. It looks, so it is asked before each thing written there.
@@ -83,7 +86,9 @@ class CheckpointManager {
   std::unique_ptr<checkpoint::StagingDirectory> open_staging();  // rank 0: where this save is written; none: no save now
   struct ResumePoint;
   void find_newest(ResumePoint& at);  // rank 0: the newest checkpoint that can be used
-  checkpoint::Newest newest_usable() const;
+  checkpoint::Newest newest_usable(const std::function<void(const checkpoint::Checkpoint&)>& accept = nullptr) const;
+  std::int64_t set_diverged_aside(std::int64_t since);  // rank 0
+  checkpoint::StoreOptions store_options() const;
   [[noreturn]] void refuse_none(const std::vector<checkpoint::Refusal>& refused) const;
   bool finite();  // collective: all parameters are; else the log says which is not
   std::vector<checkpoint::Listed> listed_checkpoints() const;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cohort/base/log.h"
@@ -39,12 +40,13 @@ struct CheckpointManager::ResumePoint {
   std::int64_t optimizer_start = 0;
 };
 
-checkpoint::Newest CheckpointManager::newest_usable() const {
+checkpoint::Newest CheckpointManager::newest_usable(const std::function<void(const checkpoint::Checkpoint&)>& accept) const {
   std::set<std::string> parameters;
   for (const auto& [name, t] : loop_.model().named_parameters()) parameters.insert(name);
   return store_->newest([&](const checkpoint::Checkpoint& whole) {
     if (const auto name = checkpoint::first_not_finite(checkpoint::Contents(whole), kModelGroup, parameters))
       throw_failure(Kind::corrupt, "parameter '{}' has values that are inf or nan: training had diverged when it was made", *name);
+    if (accept) accept(whole);
   });
 }
 
@@ -126,12 +128,37 @@ std::optional<std::int64_t> CheckpointManager::restore() {
   return at.step;
 }
 
-std::int64_t CheckpointManager::newest_step(const std::atomic<bool>* aborted) {
+// A step's loss is taken before its update: that parameters have not diverged is known of a checkpoint when the step after it was finite.
+std::int64_t CheckpointManager::set_diverged_aside(std::int64_t since) {
+  std::int64_t diverged = since - 1;
+  std::vector<std::int64_t> aside;
+  const auto sound = newest_usable([&](const checkpoint::Checkpoint& whole) {
+                       const auto& m = whole.manifest;
+                       if (m.step < diverged) return;
+                       const auto before = m.texts.find(kNotFiniteText);  // steps that changed nothing
+                       if (before != m.texts.end()) diverged = std::min(diverged, m.step - parse_int(before->second));
+                       aside.push_back(m.step);
+                       throw_failure(Kind::corrupt, "no step after it was finite");
+                     }).checkpoint;
+  if (!sound) {
+    const auto newest = newest_usable().checkpoint;
+    return newest ? newest->manifest.step : -1;
+  }
+  if (!may_write()) return sound->manifest.step;
+  for (const std::int64_t step : aside) try {
+      const std::string path = store_->set_aside(step, "diverged");
+      log_warning("no step after the checkpoint of step {} was finite: it is called {} now, and the run does not resume from it", step, path);
+    } catch (const Failure& failure) {
+      log_error("no step after the checkpoint of step {} was finite; remove it before the run is resumed: {}", step, failure.what());
+    }
+  return sound->manifest.step;
+}
+
+std::int64_t CheckpointManager::newest_before(std::int64_t since, const std::atomic<bool>* aborted) {
   finish(aborted);
   std::int64_t newest = -1;
   job::run_on_all(comm_, "newest checkpoint", [&] {
-    if (!store_) return;
-    if (const auto found = newest_usable().checkpoint) newest = found->manifest.step;
+    if (store_) newest = set_diverged_aside(since);
   });
   comm_.broadcast(collective::piece(std::span(&newest, 1)), Rank{0}, {.name = "newest checkpoint"});
   return newest;

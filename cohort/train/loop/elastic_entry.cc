@@ -216,7 +216,7 @@ void ElasticTrainer::open_logs(const ElasticWorker::Begun& epoch, std::optional<
                  {"state_from", !epoch.base          ? (resumed ? "checkpoint" : "beginning")
                                 : origins_.buddy > 0 ? "buddies"
                                                      : "peers"}});
-  if (resumed) logger.say(fmt::format("goes on after update {} from its checkpoint", *resumed));
+  if (resumed) logger.resumed(*resumed, loop);
   if (const std::string changes = session_->checkpoints->changes(); !changes.empty()) logger.say(changes);
 }
 

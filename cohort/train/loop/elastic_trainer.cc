@@ -9,6 +9,8 @@
 #include <algorithm>
 
 #include "cohort/base/log.h"
+#include "cohort/base/log_worker.h"
+#include "cohort/job/run_on_all.h"
 #include "cohort/train/loop/elastic_session.h"
 #include "cohort/train/loop/trainer.h"
 
@@ -32,7 +34,7 @@ ElasticTrainer::ElasticTrainer(elastic::ElasticWorkerOptions elastic_worker, Tra
       settings_(std::move(settings)),
       sharded_(shards_state(config_)),
       status_(status),
-      model_and_data_(open_model_and_data(std::move(own), elastic_worker.shards)) {
+      model_and_data_(open_model_and_data(std::move(own), elastic_worker)) {
   if (!settings_.history.empty()) history_.open(fmt::format("{}/{}.jsonl", settings_.history, getpid()), std::ios::app);
   model_and_data_.train->fingerprint();  // now: a set that cannot be read ends this worker before it is one of the job's
   if (model_and_data_.test) model_and_data_.test->fingerprint();
@@ -41,10 +43,11 @@ ElasticTrainer::ElasticTrainer(elastic::ElasticWorkerOptions elastic_worker, Tra
   job_ = std::make_unique<job::ElasticJob>(std::move(elastic_worker), settings_.job);
 }
 
-ModelAndData ElasticTrainer::open_model_and_data(std::optional<ModelAndData> own, bool coordinator_knows_shards) {
+ModelAndData ElasticTrainer::open_model_and_data(std::optional<ModelAndData> own, const elastic::ElasticWorkerOptions& elastic_worker) {
+  if (elastic_worker.number >= 0) set_log_worker(elastic_worker.number, kNoRank);
   check(config_);
   check_elastic(config_);
-  if (sharded_ && !coordinator_knows_shards)
+  if (sharded_ && !elastic_worker.shards)
     throw_failure(Kind::usage,
                   "sync {} shards the state over the workers, and the coordinator of this job does not know that: start it with "
                   "`cohort train --min-n`, a program of your own with `cohort run --min-n` and --worker-state shard (buddy where "
@@ -140,7 +143,8 @@ bool ElasticTrainer::step() {
   if (settings_.after_step) settings_.after_step(loop, s.comm->rank());
   loop.compare_replicas_if_due();
   s.logger->step_done(result, loop.step(), loop.position().epoch != epoch ? steps : loop.position().step);
-  if (loop.non_finite().too_many()) loop.stop_for_non_finite_steps(s.checkpoints->newest_step(&job_->elastic_worker().sealed()));
+  if (loop.non_finite().too_many())
+    loop.stop_for_non_finite_steps(s.checkpoints->newest_before(loop.non_finite().since(), &job_->elastic_worker().sealed()));
   return change_;
 }
 
@@ -176,7 +180,7 @@ void ElasticTrainer::finish() {
   s.checkpoints->job_ends();
   summary_ = s.logger->finish(test_, *s.loop);
   summary_->saved = saved;
-  if (!saved) summary_->lost = s.checkpoints->lost_text();
+  if (!saved) summary_->lost = job::gather_texts(*s.comm, s.checkpoints->lost_text(), "what is lost").front();  // rank 0's
   summary_->rank = s.comm->rank().value;
   s.comm->barrier({.name = "the end of training"});
   job_->elastic_worker().ended(s.loop->step());

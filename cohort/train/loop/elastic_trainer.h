@@ -73,7 +73,7 @@ class ElasticTrainer {
   std::optional<std::int64_t> restore_checkpoint();
   void compare_survivors(const elastic::ElasticWorker::Begun& epoch);
   void receive_state(const elastic::ElasticWorker::Begun& epoch);
-  ModelAndData open_model_and_data(std::optional<ModelAndData> own, bool coordinator_knows_shards);
+  ModelAndData open_model_and_data(std::optional<ModelAndData> own, const elastic::ElasticWorkerOptions& elastic_worker);
   void make_model_again();
   void rebuild_model();
   void transfer_before_leaving();

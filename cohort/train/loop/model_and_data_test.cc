@@ -91,5 +91,21 @@ TEST_F(NamedClasses, ARunIsResumedAndPredictsWithTheClassesOfItsCheckpointOnly) 
               HasSubstr("class 1 is 'cat' in " + checkpoint + " but 'bee' in '" + other));
 }
 
+TEST_F(NamedClasses, ATableOfTextsToTestHasTheClassesOfTraining) {
+  write_file_atomically(dir.file("train.csv"), "label,text\nham,a\nspam,b\neggs,c\nham,d\nspam,e\neggs,f\n");
+  write_file_atomically(dir.file("test.csv"), "label,text\nspam,b\nham,a\n");  // without eggs, the first in alphabetical order
+  write_file_atomically(dir.file("other.csv"), "label,text\nspam,b\ntofu,a\n");
+  TrainConfig c = config("csv_text(context=8, file=" + dir.file("train.csv") + ")", "csv_text(context=8, file=" + dir.file("test.csv") + ")");
+  c.model = "transformer(d=8, heads=2, layers=1)";
+  const ModelAndData m = load_model_and_data(c);
+  data::Scratch scratch;
+  EXPECT_EQ(m.train->size(), 6);
+  EXPECT_THAT(m.train->form().names, testing::ElementsAre("eggs", "ham", "spam"));
+  EXPECT_EQ(m.test->sample(0, scratch).label, 2);
+  EXPECT_EQ(m.test->sample(1, scratch).label, 1);
+  c.data.test = "csv_text(context=8, file=" + dir.file("other.csv") + ")";
+  EXPECT_THAT(failure_of([&] { load_model_and_data(c); }).what, HasSubstr("'tofu'"));
+}
+
 }  // namespace
 }  // namespace cohort::train

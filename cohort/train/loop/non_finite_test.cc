@@ -108,6 +108,44 @@ TEST(NonFinite, ALearningRateFarTooHighStopsTheRunWithCauseAndCheckpoint) {
   EXPECT_THAT(told.failure, HasSubstr(fmt::format("newest checkpoint is of step {}, in {}/", std::stoll(newest.substr(5)), folder.path())));
 }
 
+TEST(NonFinite, GoesOnFromACheckpointAfterWhichAStepWasFinite) {
+  for (const int keep : {1, 3}) {
+    const TempDir folder;
+    TrainConfig config = diverging_config(folder.path(), 4);
+    config.checkpoint.keep = keep;
+    config.max_skipped_steps = 4;
+    EXPECT_EQ(run_with(config).failure, "");
+    config.steps = 40;
+    config.checkpoint.every_steps = 5;
+    const Told told = run_with(config, [](TrainLoop& loop) {  // what the update of step 5 makes is finite, and no loss of it is
+      const torch::NoGradGuard no_grad;
+      if (loop.step() == 5)
+        for (const auto& [name, parameter] : loop.model().named_parameters()) parameter.detach().fill_(1e30);
+    });
+    EXPECT_EQ(told.since, 6);
+    EXPECT_THAT(told.failure, HasSubstr("newest checkpoint is of step 4, in ")) << "keep=" << keep;
+    EXPECT_EQ(newest_in(folder.path() + "/checkpoints"), "step-00000004");
+    EXPECT_TRUE(std::filesystem::exists(folder.path() + "/checkpoints/diverged-00000005"));
+    const Told again = run_with(config);
+    EXPECT_EQ(again.failure, "");
+    EXPECT_THAT(again.out, HasSubstr("goes on after update 4\n"));
+  }
+}
+
+TEST(NonFinite, TheOnlyCheckpointStaysAndIsNamed) {
+  const TempDir folder;
+  TrainConfig config = diverging_config(folder.path(), 40);
+  config.checkpoint.every_steps = 5;
+  config.max_skipped_steps = 4;
+  const Told told = run_with(config, [](TrainLoop& loop) {
+    const torch::NoGradGuard no_grad;
+    if (loop.step() == 5)
+      for (const auto& [name, parameter] : loop.model().named_parameters()) parameter.detach().fill_(1e30);
+  });
+  EXPECT_THAT(told.failure, HasSubstr("newest checkpoint is of step 5, in "));
+  EXPECT_EQ(newest_in(folder.path() + "/checkpoints"), "step-00000005");
+}
+
 TEST(NonFinite, AShorterRowGoesOnAndIsCountedInsteadOfRepeated) {
   const TempDir folder;
   TrainConfig config = diverging_config(folder.path() + "/on", 15);

@@ -95,6 +95,59 @@ TEST(OwnRun, ThreeRanksEqualOneWithThreeTimesTheBatch) {  // 37 samples: the las
   EXPECT_EQ(three.summary.test.samples, 11);
 }
 
+TEST(OwnRun, EveryRankKnowsThatTheLastCheckpointCouldNotBeWrittenAndWhatIsLost) {
+  const TempDir folder;
+  TrainConfig config = config_in(folder.file("run"), 12);
+  config.checkpoint.last_try = Seconds{0};
+  std::vector<RunSummary> summaries(2);
+  collective::run_ranks(2, [&](collective::Communicator& comm) {
+    Trainer trainer(comm, config, 4, 2, own());
+    trainer.after_step([&](TrainLoop& loop) {  // a file where the folder of checkpoints was
+      if (comm.rank() != Rank{0} || !loop.done()) return;
+      remove_tree(config.out + "/checkpoints");
+      write_file_atomically(config.out + "/checkpoints", "no folder");
+    });
+    summaries[static_cast<std::size_t>(comm.rank().value)] = trainer.run();
+  });
+  for (const RunSummary& summary : summaries) {
+    EXPECT_FALSE(summary.saved);
+    EXPECT_THAT(not_saved_text(summary), HasSubstr("its last checkpoint could not be written: updates "));
+    EXPECT_EQ(summary.lost, summaries[0].lost);
+  }
+}
+
+// -100: the loss leaves it out.
+TEST(OwnRun, AnEvaluationThatCountsNothingSaysSoAndHasNoNumbers) {
+  struct Unlabelled : Waves {
+    std::pair<at::Tensor, at::Tensor> get(std::size_t i) const { return {Waves::get(i).first, torch::tensor(-100)}; }
+  };
+  struct Labelled : Waves {
+    std::pair<at::Tensor, at::Tensor> get(std::size_t i) const {
+      return {Waves::get(i).first, torch::tensor(static_cast<std::int64_t>(i % 2))};
+    }
+  };
+  const TempDir folder;
+  TrainConfig config = config_in(folder.file("run"), 12);
+  config.epochs = 1;
+  testing::internal::CaptureStderr();
+  RunSummary summary;
+  collective::run_ranks(1, [&](collective::Communicator& comm) {
+    Trainer trainer(comm, config, 4, 1,
+                    {.model = nn::model_of(Net()),
+                     .train = nn::dataset_of(Labelled{{37}}),
+                     .test = nn::dataset_of(Unlabelled{{11}}),
+                     .objective = {.loss = [](const at::Tensor& outputs, const at::Tensor& labels) {
+                       const auto sum = torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum);
+                       return nn::Loss{torch::nn::functional::cross_entropy(outputs, labels, sum), labels.ne(-100).sum().item<std::int64_t>()};
+                     }}});
+    summary = trainer.run();
+  });
+  EXPECT_EQ(summary.test.samples, 0);
+  EXPECT_EQ(summary.test.loss, 0);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("nothing was evaluated: none of the labels of the 11 samples of data.test counts"));
+  EXPECT_THAT(read_file(config.out + "/metrics.jsonl"), testing::Not(HasSubstr("test_loss")));
+}
+
 TEST(OwnRun, LossAndMetricAreThoseOfOneForwardOverTheWholeSet) {
   const TempDir folder;
   TrainConfig config = config_in(folder.file("run"), 4);

@@ -99,4 +99,8 @@ std::string summary_text(const RunSummary& s) {
   return terminal_text(text + fmt::format("run      {}\n", s.folder));
 }
 
+std::string not_saved_text(const RunSummary& summary) {
+  return "the run ended, but its last checkpoint could not be written: " + summary.lost;
+}
+
 }  // namespace cohort::train

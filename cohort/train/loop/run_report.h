@@ -21,7 +21,7 @@ struct RunSummary {
   std::string slow;          // ranks that were slower than the others, and when; empty: none
   std::int64_t skipped = 0;  // steps called off
   double scale = 0;          // of the loss, at the end; 0: it was not scaled
-  bool saved = true;         // rank 0: the last checkpoint is on disk
+  bool saved = true;         // the last checkpoint is on disk; the same on all ranks
   std::string lost;          // otherwise: which updates, and what is kept
   int rank = 0;              // of this process, at the end
   bool left = false;         // ended before its time: a rank was told to leave (Trainer::leave())
@@ -51,6 +51,7 @@ struct RunCurves {
 std::string write_run_report(const TrainConfig& config, const std::string& config_text, const RunSummary& summary, const RunCurves& curves,
                              std::span<const double> seconds);
 
-std::string summary_text(const RunSummary& summary);  // the final table
+std::string summary_text(const RunSummary& summary);    // the final table
+std::string not_saved_text(const RunSummary& summary);  // of a run that is not saved: that it ended, and what is lost
 
 }  // namespace cohort::train

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/trace.h"
 #include "cohort/collective/shared/wait_timer.h"
@@ -325,6 +326,12 @@ Evaluation TrainLoop::evaluate() {
   }
   comm_.all_reduce(collective::piece(std::span<double>(sums)), collective::Op::sum, {.name = "evaluation"});
   model_.train(true);
+  if (sums.back() == 0) {
+    if (comm_.rank().value == 0)
+      log_error("nothing was evaluated: none of the labels of the {} samples of data.test counts for the loss; look at its labels (-100 is left out)",
+                test_->size());
+    return {};
+  }
   Evaluation result{.loss = sums.front() / sums.back(), .metrics = {}, .samples = static_cast<std::int64_t>(sums.back())};
   for (std::size_t k = 0; k < objective_.metrics.size(); ++k) {
     const nn::Metric& metric = objective_.metrics[k];
@@ -342,7 +349,7 @@ double Evaluation::metric(std::string_view name) const {
     if (one.name == name) return one.value;
     known.emplace_back(one.name);
   }
-  if (samples == 0) throw_failure(Kind::usage, "there is no metric '{}': nothing was evaluated (no test set)", name);
+  if (samples == 0) throw_failure(Kind::usage, "there is no metric '{}': nothing was evaluated (no test set, or none of its labels counts)", name);
   throw_unknown("metric", name, known);
 }
 

@@ -131,12 +131,12 @@ RunSummary Trainer::run() {
   if (profiler && !leaves_) logger.compare_with_plan(*profiler);
   if (test.samples == 0 && !leaves_) test = loop_->evaluate();
   checkpoints.refuse_if_taken_over(&comm_);
-  save_and_wait(checkpoints);
+  const bool saved = save_and_wait(checkpoints);
   checkpoints.refuse_if_taken_over(&comm_);
   status_.set_phase("writing the report");
   RunSummary summary = logger.finish(test, *loop_);
-  summary.saved = checkpoints.saved();
-  if (!summary.saved) summary.lost = checkpoints.lost_text();
+  summary.saved = saved;
+  if (!saved) summary.lost = job::gather_texts(comm_, checkpoints.lost_text(), "what is lost").front();  // rank 0's
   summary.left = leaves_;
   return summary;
 }
@@ -155,7 +155,7 @@ void Trainer::train_epoch(RunLogger& logger, CheckpointManager& checkpoints, Eva
     loop_->compare_replicas_if_due();
     const bool ended = loop_->position().epoch != epoch;
     logger.step_done(result, loop_->step(), ended ? steps : loop_->position().step);
-    if (loop_->non_finite().too_many()) loop_->stop_for_non_finite_steps(checkpoints.newest_step());
+    if (loop_->non_finite().too_many()) loop_->stop_for_non_finite_steps(checkpoints.newest_before(loop_->non_finite().since()));
     leaves_ = result.leaves && !loop_->done();
     if (leaves_) break;
     if (!ended) checkpoints.save_if_due(false);

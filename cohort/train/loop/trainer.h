@@ -44,7 +44,7 @@ class Trainer {
   Trainer(collective::Communicator& comm, TrainConfig config, int cores, int ranks_here, std::optional<ModelAndData> own,
           RankStatus* status);
   void train_epoch(RunLogger& logger, CheckpointManager& checkpoints, Evaluation& test);
-  void save_and_wait(CheckpointManager& checkpoints);
+  bool save_and_wait(CheckpointManager& checkpoints);  // collective: whether it is on disk
   std::string leaving_text(bool saved);  // collective: which rank was told to leave, and what is left of the run
 
   RankStatus own_status_;

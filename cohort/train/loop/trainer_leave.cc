@@ -15,9 +15,9 @@ void Trainer::leave(const std::string& why) {
 }
 
 // One that is being written is waited for: the last step is not left out because a disk is slow.
-void Trainer::save_and_wait(CheckpointManager& checkpoints) {
+bool Trainer::save_and_wait(CheckpointManager& checkpoints) {
   status_.set_phase("writing the last checkpoint");
-  checkpoints.save_last();
+  return checkpoints.save_last();
 }
 
 std::string Trainer::leaving_text(bool saved) {
