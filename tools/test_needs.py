@@ -43,7 +43,7 @@ NEEDS = (
     Need("mount, network, ipc and process namespaces together", ["unshare", *([] if os.getuid() == 0 else ["--map-root-user"]), "--mount", "--net", "--ipc",
          "--pid", "--fork", "--mount-proc", "--kill-child", "nft", "list", "ruleset"], r"chaos\.Process_storm$"),
     Need("mounts of one's own", ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/tmp"],
-         r"train\.Process_full_disk$", r"checkpoint\.Process_reshard_full_disk$", r"checkpoint\.StoreProcess\.OnAFullDisk"),
+         r"elastic\.Process_full_disk$", r"train\.Process_full_disk$", r"checkpoint\.Process_reshard_full_disk$", r"checkpoint\.StoreProcess\.OnAFullDisk"),
     Need("process namespaces, made by root", ["unshare", "--pid", "--fork", "--mount-proc", "true"], r"attacks\.Process_(left|owned)_folder$"),
     Need("libfaketime", ["sh", "-c", "cat /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null"],
          r"attacks\.Process_(elastic|fixed|monotonic)_clocks$", r"attacks\.Process_(left|owned)_folder$"),

@@ -82,6 +82,8 @@ int read_exec_errno(const Fd& report) {
 }
 
 [[noreturn]] void refuse(const std::string& path, int problem) {
+  for (const int scarce : {EAGAIN, ENOMEM, EMFILE, ENFILE})
+    if (problem == scarce) throw_system(fmt::format("'{}' cannot be started", path), problem);
   if (problem == ENOEXEC) throw NoProgram(fmt::format("'{}' is neither a program nor a script with a #! line", path), kExitNotExecutable);
   if (problem == ENOENT) throw NoProgram(fmt::format("'{}': its interpreter (the #! line) does not exist", path), kExitNotFound);
   throw NoProgram(fmt::format("'{}' cannot be started: {}", path, std::strerror(problem)), kExitNotExecutable);

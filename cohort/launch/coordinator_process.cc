@@ -1,7 +1,6 @@
 #include "cohort/launch/coordinator_process.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -15,7 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <initializer_list>
 #include <memory>
 #include <utility>
@@ -24,6 +22,7 @@
 #include "cohort/base/text.h"
 #include "cohort/launch/exit_codes.h"
 #include "cohort/launch/failure_report.h"
+#include "cohort/launch/job_resources.h"
 
 namespace cohort::launch {
 namespace {
@@ -81,14 +80,6 @@ std::optional<Message> receive_from(int fd, int flags) {
   return m;
 }
 
-Fd unlinked_file() {
-  std::string path = (std::filesystem::temp_directory_path() / "cohort.XXXXXX").string();
-  Fd fd{mkostemp(path.data(), O_CLOEXEC)};
-  if (!fd) throw_system(fmt::format("make the file {} for the coordinator's log", path));
-  unlink(path.c_str());
-  return fd;
-}
-
 // The coordinator must not hold the ranks' pipes, the foreground process's or the terminal open.
 void close_all_but(std::initializer_list<int> kept) {
   std::vector<int> open;
@@ -133,7 +124,7 @@ void coordinate(elastic::ElasticCoordinatorOptions how, net::Listener listener, 
 }  // namespace
 
 CoordinatorProcess::CoordinatorProcess(elastic::ElasticRules rules, const net::Secret& secret, net::Listener listener)
-    : rules_(std::move(rules)), secret_(secret), listener_(std::move(listener)), log_(unlinked_file()) {}
+    : rules_(std::move(rules)), secret_(secret), listener_(std::move(listener)), log_(memory_file("cohort-decisions")) {}
 
 CoordinatorProcess::~CoordinatorProcess() { close(); }
 
@@ -145,29 +136,41 @@ void CoordinatorProcess::close() {
 }
 
 void CoordinatorProcess::start(elastic::Workforce workforce) {
-  due_ = false;
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) throw_system("socket pair for the coordinator");
-  channel_.reset(ends[0]);
-  Fd its{ends[1]};
+  Fd ours{ends[0]};
+  const Fd its{ends[1]};
   const pid_t supervisor = getpid();
   std::fflush(nullptr);
   pid_ = fork();
   if (pid_ < 0) throw_system("cannot start the coordinator (fork)");
+  if (pid_ == 0) {
+    ours.reset();  // it also makes room for a look at the open descriptors, where the supervisor has none left
+    be_coordinator(std::move(workforce), supervisor, its.get());
+  }
+  channel_ = std::move(ours);
+  due_ = false;
   answered_ = true;
   asked_ = last_check_ = Clock::now();
   next_look_ = Deadline::in(silence_limit() / kPings);
-  if (pid_ > 0) return;
+}
+
+// What escapes from here ends the process, as a crash: another one is started.
+void CoordinatorProcess::be_coordinator(elastic::Workforce workforce, pid_t supervisor, int channel) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != supervisor) _exit(kExitSignalBase + SIGKILL);  // it died before PR_SET_PDEATHSIG
   prctl(PR_SET_NAME, kName);
-  close_all_but({its.get(), listener_.fd.get(), log_.get()});
-  channel_.release();
+  close_all_but({channel, listener_.fd.get(), log_.get()});
   elastic::ElasticCoordinatorOptions how{.rules = rules_, .secret = secret_, .log = {}, .say = {}, .respawn = {}};
   how.log_file = log_.get();
   how.silence_limit = std::max(rules_.wait_limit, kWorkersWait * silence_limit().count());
   how.workforce = std::move(workforce);
-  coordinate(std::move(how), std::move(listener_), its.get());
+  try {
+    coordinate(std::move(how), std::move(listener_), channel);
+  } catch (const std::exception& problem) {  // no thread, no memory
+    post(channel, encoded(kLine, 0, fmt::format("the coordinator fails: {}", problem.what())), 0);
+    _exit(kExitFailure);
+  }
   std::fflush(nullptr);
   _exit(0);
 }

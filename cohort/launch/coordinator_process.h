@@ -5,12 +5,13 @@
 //                              '-------- rank 0, rank 1, ..   or, on several hosts, the remote shells of their agents
 //
 // The supervisor has what must outlive a coordinator: the listening socket (workers that reconnect find the same port, and wait in its
-// backlog meanwhile), the secret, the log of decisions (an unlinked file, so that nothing is left of it), the ranks and their output. It
-// starts workers when it is asked to, and reports how processes ended; a restarted coordinator gets all of that. The two use a socket pair.
-// The coordinator is forked, not executed anew: a program that was replaced on disk cannot read the log of another version. Owner:
-// JobRendezvous. Threads: one, and no other may run in this process when it forks. Failure: Kind::system; a coordinator that dies more than
-// kMaxRestarts times within kRestartWindow is given up, and ending() says why. One that does not answer for silence_limit() (stopped, or in
-// an endless loop) is killed, so that it cannot wake up beside its successor.
+// backlog meanwhile), the secret, the log of decisions (a file in memory: no full disk ends it, nothing is left of it), the ranks and their
+// output. It starts workers when it is asked to, and reports how processes ended; a restarted coordinator gets all of that. The two use a
+// socket pair. The coordinator is forked, not executed anew: a program that was replaced on disk cannot read the log of another version.
+// Owner: JobRendezvous. Threads: one, and no other may run in this process when it forks. Failure: Kind::system, also of start() for
+// another one, which can then be called again; a coordinator that dies more than kMaxRestarts times within kRestartWindow is given up, and
+// ending() says why. One that does not answer for silence_limit() (stopped, or in an endless loop) is killed, so that it cannot wake up
+// beside its successor.
 #pragma once
 #include <sys/types.h>
 
@@ -49,7 +50,7 @@ class CoordinatorProcess {
   int fd() const { return channel_.get(); }
 
   void child_ended(pid_t pid, int status);  // a child of this process, as waitpid reports it: perhaps the coordinator
-  bool due() const { return due_; }         // it was, and start() is to be called
+  bool due() const { return due_; }         // it was, and start() is to be called, again where it throws
   void check_alive();                       // asks it again and again whether it still works; to be called at next_look() at the latest
   Seconds silence_limit() const { return Seconds{kSilences * rules_.lost_after()}; }
   Deadline next_look() const { return pid_ > 0 && !closed_ ? next_look_ : Deadline{}; }
@@ -74,6 +75,7 @@ class CoordinatorProcess {
  private:
   void receive();
   void send(char what, std::int64_t number, const std::string& text);
+  [[noreturn]] void be_coordinator(elastic::Workforce workforce, pid_t supervisor, int channel) noexcept;
 
   const elastic::ElasticRules rules_;
   const net::Secret secret_;

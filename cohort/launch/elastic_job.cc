@@ -17,7 +17,7 @@ namespace {
 constexpr Seconds kSaveLimit{8};      // for workers without a coordinator, to save what they have and end
 constexpr Seconds kHangLimit{60};     // an elastic `cohort train` is over and a worker has ended well: how long another may take
 constexpr Seconds kNoWorkerLimit{2};  // a job without any worker: for its coordinator to ask for new ones
-constexpr Seconds kShortLife{1}, kFirstDelay{0.1}, kLongestDelay{2};  // a worker that ended sooner: before another is started in its place
+constexpr Seconds kShortLife{1};      // a worker that ended sooner: another one is started in its place after a pause
 constexpr int kMaxUsageFailures = 3;  // workers that joined later and said that the settings are wrong, before no more are started
 
 }  // namespace
@@ -44,7 +44,8 @@ void ElasticJob::start_discovery() {
 }
 
 Deadline ElasticJob::add_polls(std::vector<pollfd>& fds) {
-  Deadline next = hang_deadline_.sooner(start_after_).sooner(rendezvous_.next_look());
+  Deadline next = hang_deadline_.sooner(rendezvous_.next_look());
+  next = next.sooner(brief_lives_.until()).sooner(failed_starts_.until()).sooner(failed_restarts_.until());
   if (!ranks_->busy()) next = next.sooner(no_worker_deadline_);
   if (!discovery_) return next;
   discovery_->add_polls(fds);
@@ -126,7 +127,7 @@ RankFailure ElasticJob::report_of(const Ranks::Ended& e) const {
 
 // Where the next worker would end so, too, those that are left save what they have, and the job ends.
 void ElasticJob::note_own_failure(const Ranks::Ended& e) {
-  if (!WorkerFailures::is_own(e.status) || given_up_) return;
+  if (!WorkerFailures::is_own(e.status, e.for_memory) || given_up_) return;
   ranks_->move(Clock::now(), true, true);  // all that it wrote before it ended
   RankFailure report = report_of(e);
   const auto part = parts_.find(e.rank);
@@ -135,7 +136,9 @@ void ElasticJob::note_own_failure(const Ranks::Ended& e) {
                                       .status = e.status,
                                       .epoch = part == parts_.end() ? 0 : part->second.epoch.value,
                                       .started = ranks_->size(),
-                                      .last_lines = report.last_lines},
+                                      .last_lines = report.last_lines,
+                                      .for_memory = e.for_memory,
+                                      .at = elapsed()},
                                      rendezvous_.committed());
   if (!first_failure_) first_failure_ = std::move(report);
   if (!why) return;
@@ -148,12 +151,7 @@ void ElasticJob::note_own_failure(const Ranks::Ended& e) {
 void ElasticJob::note_life(int worker) {
   const auto at = started_at_.find(worker);
   const bool brief = at != started_at_.end() && Clock::now() - at->second < kShortLife;
-  if (!brief) {
-    start_delay_ = Seconds{0};
-  } else if (start_after_.never()) {
-    start_delay_ = std::clamp(2 * start_delay_, kFirstDelay, kLongestDelay);
-    start_after_ = Deadline::in(start_delay_);
-  }
+  brief ? brief_lives_.again() : brief_lives_.reset();
 }
 
 void ElasticJob::note_failure_after_end(const Ranks::Ended& e) {
@@ -201,50 +199,71 @@ void ElasticJob::look_for_hosts() {
 
 void ElasticJob::start_missing_workers() {
   missing_ = std::max(0, missing_ + rendezvous_.take_wanted() + std::exchange(requested_, 0) - rendezvous_.take_rejoined());
+  const bool lives_ready = brief_lives_.ready(), starts_ready = failed_starts_.ready();  // both: a pause that is over wakes poll()
   if (stopped() || given_up_ || !failures_.empty() || host_failure_ || timed_out_ || rendezvous_.ending()) return void(missing_ = 0);
-  if (!start_after_.never() && !start_after_.passed()) return;
-  start_after_ = Deadline{};
-  if (usage_failures_ >= kMaxUsageFailures) return;
-  remote_ != nullptr ? start_workers_on_hosts() : start_workers_here();
+  if (!lives_ready || !starts_ready || usage_failures_ >= kMaxUsageFailures) return;
+  while (missing_ > 0 && (remote_ == nullptr || remote_->has_free_slot()))
+    if (!start_worker()) return;
+  if (remote_ != nullptr) report_missing();
 }
 
-void ElasticJob::start_workers_on_hosts() {
-  for (; missing_ > 0 && remote_->has_free_slot(); --missing_) {
-    output_.open_more();
-    const int number = remote_->add();
-    name_worker(number);
-    say_verbose(fmt::format("worker {} is to run on host {}", number, (*ranks_)[number].host));
-  }
+void ElasticJob::report_missing() {
   if (missing_ > reported_missing_)
     say(fmt::format("{} more worker{} wanted, and no host has a free slot", missing_, missing_ == 1 ? " is" : "s are"));
   reported_missing_ = missing_;
 }
 
-void ElasticJob::start_workers_here() {
-  for (; missing_ > 0; --missing_) {
-    RankSetting setting = rank_setting(plan_, rendezvous_);
-    setting.rank = ranks_->first() + ranks_->size();
-    try {
-      output_.open_more();
-      const int number = local_->add(child_plan(plan_, setting, signals_));
-      name_worker(number);
-      say_verbose(fmt::format("worker {} is process {}", number, (*ranks_)[number].pid));
-    } catch (const std::exception& problem) {
-      rendezvous_.spawn_failed(problem.what());
-    }
+// Without descriptors, processes or memory nothing was started: the worker stays among the missing ones, and no respawn is used up. A
+// program that is no longer one uses them up, so that the attempts end.
+bool ElasticJob::start_worker() {
+  try {
+    const int number = remote_ != nullptr ? remote_->add() : add_here();
+    --missing_;
+    output_.open_more();
+    name_worker(number);
+    const RankState& worker = (*ranks_)[number];
+    say_verbose(remote_ != nullptr ? fmt::format("worker {} is to run on host {}", number, worker.host)
+                                   : fmt::format("worker {} is process {}", number, worker.pid));
+    if (failed_starts_.reset()) say("workers can be started again");
+    return true;
+  } catch (const NoProgram& problem) {
+    --missing_;
+    rendezvous_.spawn_failed(problem.what());
+    failed_starts_.again();
+  } catch (const std::exception& problem) {
+    const std::string text = fmt::format("a worker cannot be started: {}; it is tried again, every {} at the latest", problem.what(),
+                                         format_seconds(BackOff::kLongest));
+    failed_starts_.again() ? say(text) : say_verbose(text);
   }
+  return false;
+}
+
+int ElasticJob::add_here() {
+  RankSetting setting = rank_setting(plan_, rendezvous_);
+  setting.rank = ranks_->first() + ranks_->size();
+  return local_->add(child_plan(plan_, setting, signals_));
 }
 
 // After start_missing_workers(): the workers that the lost coordinator had asked for are then started, or among the missing ones that the
 // next one is told about.
 void ElasticJob::restart_coordinator_if_due() {
-  if (rendezvous_.coordinator_due() && (ranks_->busy() || !rendezvous_.ending())) {
-    rendezvous_.restart_coordinator(workforce());
-    for (const auto& line : rendezvous_.take_lines()) coordinator_says(line);
-    say_verbose(fmt::format("the coordinator is process {}", rendezvous_.coordinator()));
-  }
+  const bool ready = failed_restarts_.ready();
+  if (ready && rendezvous_.coordinator_due() && (ranks_->busy() || !rendezvous_.ending())) restart_coordinator();
   const auto ending = rendezvous_.ending();
   if (ending && ending->error && rendezvous_.coordinator() < 0 && !std::exchange(coordinator_lost_, true)) stop(SIGTERM, kSaveLimit);
+}
+
+void ElasticJob::restart_coordinator() {
+  try {
+    rendezvous_.restart_coordinator(workforce());
+  } catch (const std::exception& problem) {
+    const std::string text = fmt::format("the coordinator cannot be started again: {}; it is tried again, every {} at the latest",
+                                         problem.what(), format_seconds(BackOff::kLongest));
+    return failed_restarts_.again() ? say(text) : say_verbose(text);
+  }
+  failed_restarts_.reset();
+  for (const auto& line : rendezvous_.take_lines()) coordinator_says(line);
+  say_verbose(fmt::format("the coordinator is process {}", rendezvous_.coordinator()));
 }
 
 elastic::Workforce ElasticJob::workforce() const {
@@ -263,7 +282,7 @@ bool ElasticJob::goes_on() const {
   if (ranks_->busy()) return true;
   if (stopped() || given_up_ || !failures_.empty() || host_failure_ || timed_out_ || terminal_.reader_gone() || rendezvous_.ending())
     return false;
-  if (missing_ > 0 && !start_after_.never()) return true;
+  if (missing_ > 0 && (brief_lives_.pausing() || failed_starts_.pausing())) return true;
   if (remote_ != nullptr && missing_ > 0 && usage_failures_ < kMaxUsageFailures)
     return true;  // a host may come back; the coordinator knows when that takes too long
   return !no_worker_deadline_.passed();

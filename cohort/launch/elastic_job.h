@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "cohort/launch/back_off.h"
 #include "cohort/launch/discovery.h"
 #include "cohort/launch/job_loop.h"
 #include "cohort/launch/worker_failures.h"
@@ -44,9 +45,11 @@ class ElasticJob final : public JobLoop {
   elastic::Workforce workforce() const;
   void look_for_hosts();
   void start_missing_workers();
-  void start_workers_here();
-  void start_workers_on_hosts();
+  bool start_worker();
+  int add_here();
+  void report_missing();
   void restart_coordinator_if_due();
+  void restart_coordinator();
   void end_hung_workers();
 
   LocalRanks* local_ = nullptr;    // ranks_, where workers are children of this process ..
@@ -61,8 +64,9 @@ class ElasticJob final : public JobLoop {
   WorkerFailures own_failures_;
   std::optional<RankFailure> first_failure_;     // the first of them
   bool given_up_ = false;                        // no other worker is started: it would fail, too
-  Seconds start_delay_{0};                       // before others are started for workers that ended at once; doubles
-  Deadline start_after_;                         // never: at once
+  BackOff brief_lives_;                          // before others are started for workers that ended at once
+  BackOff failed_starts_;                        // before another attempt to start a worker
+  BackOff failed_restarts_;                      // .. and to start the coordinator again
   int requested_ = 0;                            // workers that were asked for by a signal
   int missing_ = 0;                              // workers that are wanted and not started yet: no host has had a free slot
   int reported_missing_ = 0;                     // .. as was said last

@@ -4,11 +4,10 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 
-#include <cstdlib>
-#include <filesystem>
+#include <cstdint>
+#include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/base/file.h"
 
 namespace cohort::launch {
 
@@ -50,7 +49,7 @@ void JobRendezvous::open() {
   coordinator_ = std::make_unique<group::RendezvousServer>(std::move(how), std::move(listener_));
 }
 
-// The log is unlinked once it is open: it is of use to this launcher alone, and goes with it.
+// The log is of use to this launcher alone, and goes with it.
 void JobRendezvous::open_elastic() {
   elastic::ElasticCoordinatorOptions how{.rules = *options_.elastic, .secret = options_.secret, .log = {}, .say = {}, .respawn = {}};
   how.rules.job = options_.job;
@@ -73,11 +72,9 @@ void JobRendezvous::open_elastic() {
   };
   how.first_commit = [this, queue] { queue([&] { committed_ = true; }); };
   how.rejoined = [this, queue](const elastic::Process&) { queue([&] { ++rejoined_; }); };
-  std::string folder = (std::filesystem::temp_directory_path() / "cohort.XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) throw_system(fmt::format("make the folder {}", folder));
-  how.log = folder + "/decisions";
+  const Fd log = memory_file("cohort-decisions");  // the coordinator opens it anew
+  how.log_file = log.get();
   elastic_ = std::make_unique<elastic::ElasticCoordinator>(std::move(how), std::move(listener_));
-  remove_tree(folder);
 }
 
 void JobRendezvous::process_ended(const elastic::Process& process, const std::string& how) {

@@ -10,10 +10,15 @@
 
 namespace cohort::launch {
 
-SecretFile::SecretFile(const net::Secret& secret) : fd_(memfd_create("cohort-secret", MFD_CLOEXEC)) {
+Fd memory_file(const char* label) {
+  Fd fd{memfd_create(label, MFD_CLOEXEC)};
+  if (!fd) throw_system(fmt::format("memfd '{}'", label));
+  return fd;
+}
+
+SecretFile::SecretFile(const net::Secret& secret) : fd_(memory_file("cohort-secret")) {
   const auto bytes = secret.bytes();
-  if (!fd_ || write(fd_.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
-    throw_system("memfd for the job's secret");
+  if (write(fd_.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) throw_system("memfd for the job's secret");
 }
 
 std::string SecretFile::path() const { return fmt::format("/proc/{}/fd/{}", getpid(), fd_.get()); }

@@ -1,5 +1,5 @@
-// Two things a launcher or an agent keeps for the ranks of its host for as long as they run: the secret, in a memfd (nothing on disk, gone
-// with us), and a port that is theirs to use as MASTER_PORT. Threads: one. Failure: Kind::system.
+// What a launcher or an agent keeps for as long as its job runs: the secret and the coordinator's log, in memory (no disk that may be full,
+// nothing left behind), and a port that is the ranks' to use as MASTER_PORT. Threads: one. Failure: Kind::system.
 #pragma once
 #include <string>
 
@@ -7,6 +7,9 @@
 #include "cohort/net/crypto/secret.h"
 
 namespace cohort::launch {
+
+// An empty file without a name, on no disk; it is gone with the last process that has it open.
+Fd memory_file(const char* label);
 
 class SecretFile {
  public:

@@ -2,8 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <optional>
+#include <string>
 
 #include "cohort/base/file.h"
 #include "cohort/launch/binding.h"
@@ -49,6 +53,34 @@ TEST(RankEnvironment, TheNumberOfALaunchIsItsOwn) {
   const JobRendezvous one({.job = "name"}), another({.job = "name"});
   EXPECT_NE(one.launch(), another.launch());
   EXPECT_EQ(rank_environment(outer, {.launch = one.launch()}).at("COHORT_LAUNCH_ID"), one.launch());
+}
+
+// A variable of this process, as it was before.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* const name_;
+  std::optional<std::string> before_;
+};
+
+TEST(JobRendezvous, TheDecisionsOfAnElasticJobNeedNoDisk) {
+  const Variable nowhere("TMPDIR", "/no/such/folder");
+  for (const bool supervised : {false, true}) {
+    JobRendezvous job({.elastic = elastic::ElasticRules{}, .supervised = supervised});
+    EXPECT_NO_THROW(job.open()) << supervised;
+    EXPECT_FALSE(job.ending()) << supervised;
+    const pid_t coordinator = job.coordinator();
+    job.close();
+    if (coordinator > 0) waitpid(coordinator, nullptr, 0);
+  }
 }
 
 TEST(RankEnvironment, StreamsOfTheCommandLineWinOverTheVariable) {
@@ -221,6 +253,7 @@ TEST(FailureReport, NamesTheRankOverWhoseLossARankFailed) {
   EXPECT_EQ(blamed_rank({"barrier #4 on rank 0: rank 12 died (its control connection ended without a goodbye)", "and more"}, 0), 12);
   EXPECT_EQ(blamed_rank({"all_reduce 'x' #2 on rank 0: tcp: rank 3 at 127.0.0.1:51000 died (closed the connection)"}, 0), 3);
   EXPECT_EQ(blamed_rank({"rank 2 aborted: rank 0 died"}, 1), 2);
+  EXPECT_EQ(blamed_rank({"RuntimeError: rank 1 ended the run: epoch 0, step 1: ValueError: no such point: 11"}, 0), 1);
   EXPECT_EQ(blamed_rank({"rank 4 left"}, 4), -1) << "of itself";
   EXPECT_EQ(blamed_rank({"frank 4 left", "rank 5 lefty", "rank 99999999999 died"}, 1), -1);
   EXPECT_EQ(blamed_rank({}, 0), -1);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "cohort/base/error.h"
 
@@ -34,7 +35,16 @@ void Output::open_files(int first, int ranks) {
 
 void Output::open_more() {
   rank_outputs_.emplace_back();
-  if (!options_.output.empty()) open_files_of(first_ + static_cast<int>(rank_outputs_.size()) - 1, rank_outputs_.back());
+  if (options_.output.empty()) return;
+  const int rank = first_ + static_cast<int>(rank_outputs_.size()) - 1;
+  try {
+    open_files_of(rank, rank_outputs_.back());
+    cannot_open_ = false;
+  } catch (const Failure& failure) {  // a full disk, a folder that is gone: the job is worth more than its log
+    if (std::exchange(cannot_open_, true)) return;
+    screen_.say(fmt::format("cohort run: {}; what worker {} writes is on the screen only, and those that come later are tried again",
+                            failure.what(), rank));
+  }
 }
 
 void Output::open_files_of(int rank, RankOutput& rank_output) const {
@@ -55,8 +65,8 @@ void Output::write(int rank, int stream, std::string_view bytes, Clock::time_poi
   RankOutput& d = rank_output(rank);
   if (stream == 2) d.last_lines.add(bytes);
   const bool shown = options_.shown.empty() || options_.shown.contains(rank);
-  if (shown && options_.sink_of(rank, stream) != Sink::file) screen_.write(rank, stream, bytes, now);
   Fd& file = d.files[static_cast<std::size_t>(stream - 1)];
+  if (shown && (!file || options_.sink_of(rank, stream) != Sink::file)) screen_.write(rank, stream, bytes, now);
   if (!file || write_all(file.get(), bytes)) return;
   screen_.say(fmt::format("cohort run: rank {}: its {} can no longer be written to a file: {}", rank, stream == 1 ? "stdout" : "stderr",
                           std::strerror(errno)));

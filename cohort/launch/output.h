@@ -1,6 +1,6 @@
 // Where the output of ranks goes: to the screen, to the files of --output, and the last lines of stderr into memory for the report.
-// Owner: the launcher. Threads: one. Failure: Kind::system when a file cannot be made; one that can no longer be written is given up with a
-// line.
+// Owner: the launcher. Threads: one. Failure: Kind::system when a file cannot be made before the job begins; later that is a line, and so
+// is a file that can no longer be written. Output that should go there alone is on the screen then.
 #pragma once
 #include <array>
 #include <string>
@@ -26,7 +26,7 @@ class Output : public RankSink {
  public:
   Output(const LaunchOptions& options, Screen& screen) : options_(options), screen_(screen) {}
   void open_files(int first, int ranks);
-  void open_more();  // for one more rank, behind the last
+  void open_more();  // for one more rank, behind the last, where the files can be made
   void write(int rank, int stream, std::string_view bytes, Clock::time_point now) override;
   void finish(int rank, int stream) override { screen_.finish(rank, stream); }
   std::vector<std::string> last_lines(int rank) const;
@@ -43,6 +43,7 @@ class Output : public RankSink {
   Screen& screen_;
   int first_ = 0;
   std::vector<RankOutput> rank_outputs_;
+  bool cannot_open_ = false;  // the files of the last rank that came later; it was said
 };
 
 }  // namespace cohort::launch

@@ -36,7 +36,7 @@ class Ranks {
     int rank;
     int status;
     std::string how;
-    bool seen = true;  // false: its host was lost, and nobody saw it end
+    bool seen = true;  // false: nobody saw it end, as its host was lost, or it never ran
     bool for_memory = false;
   };
   virtual std::vector<Ended> take_ends() = 0;  // since it was asked last

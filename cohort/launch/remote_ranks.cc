@@ -181,7 +181,7 @@ void RemoteRanks::take_end(const Host& host, const AgentEnded& ended) {
   if (rank.status) return;
   rank.status = ended.status;
   rank.how = describe_end(ended.status, ended.for_memory);
-  ends_.push_back({ended.rank, ended.status, rank.how});
+  ends_.push_back({ended.rank, ended.status, rank.how, true, ended.for_memory});
 }
 
 // What ssh itself has to say comes on its stderr.

@@ -55,7 +55,7 @@ class RemoteRanks : public Ranks {
 
   // --- an elastic job
   bool has_free_slot() const;              // for add()
-  int add();                               // its number
+  int add();                               // its number; when its host's agent cannot be started there is no such worker, as before
   int set_pool(const group::Hosts& pool);  // hosts joined and left: workers of those that left are asked to leave. The number of new slots
 
  private:

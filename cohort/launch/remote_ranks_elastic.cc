@@ -36,11 +36,16 @@ int RemoteRanks::place_worker(Host& host) {
 int RemoteRanks::add() {
   Host& host = hosts_[*host_with_free_slot()];
   const int number = place_worker(host);
-  if (host.stage == Stage::over)
+  if (host.stage == Stage::started) send_start(host, host.ranks.back());
+  if (host.stage != Stage::over) return number;  // a host that is not ready starts it when it is
+  try {
     start_agent(host, true);
-  else if (host.stage == Stage::started)
-    send_start(host, host.ranks.back());
-  return number;  // else it is started when the host is ready
+  } catch (...) {  // there is no such worker
+    host.ranks.pop_back();
+    ranks_.pop_back();
+    throw;
+  }
+  return number;
 }
 
 void RemoteRanks::start_workers(Host& host) {
@@ -68,7 +73,7 @@ void RemoteRanks::take_worker_started(const Host& host, const std::vector<int>& 
 void RemoteRanks::take_worker_failed(Host& host, const AgentWorkerFailed& failed) {
   check_rank(host, failed.number);
   state(failed.number).status = W_EXITCODE(kExitNotFound, 0);
-  ends_.push_back({failed.number, W_EXITCODE(kExitNotFound, 0), failed.why});
+  ends_.push_back({failed.number, W_EXITCODE(kExitNotFound, 0), failed.why, false});  // it never ran: no error of its own
   const Seconds span = back_off(host);
   messages_.push_back(
       fmt::format("host '{}' cannot start a worker: {}; it is not used for {}", host.name, failed.why, format_seconds(span)));

@@ -4,8 +4,11 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <csignal>
+
+#include "cohort/launch/failure_report.h"
 
 namespace cohort::launch {
 namespace {
@@ -13,7 +16,37 @@ namespace {
 // What ends a traceback or a report is what names the error.
 std::string error_of(const WorkerFailure& failure) { return failure.last_lines.empty() ? "" : without_numbers(failure.last_lines.back()); }
 
-bool same_error(const WorkerFailure& a, const WorkerFailure& b) { return a.status == b.status && error_of(a) == error_of(b); }
+constexpr std::array kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS};
+
+// What it wrote last has nothing to do with its end.
+bool crashed(const WorkerFailure& f) { return WIFSIGNALED(f.status) && (f.for_memory || WTERMSIG(f.status) != SIGABRT); }
+
+// Whether there is a core file does not matter.
+bool ended_alike(const WorkerFailure& a, const WorkerFailure& b) {
+  if (WIFEXITED(a.status) || WIFEXITED(b.status)) return a.status == b.status;
+  return WTERMSIG(a.status) == WTERMSIG(b.status) && a.for_memory == b.for_memory;
+}
+
+bool same_error(const WorkerFailure& later, const WorkerFailure& earlier) {
+  if (!ended_alike(later, earlier)) return false;
+  return crashed(later) ? later.at - earlier.at <= WorkerFailures::kCascade : error_of(later) == error_of(earlier);
+}
+
+std::string end_of(const WorkerFailure& f) {
+  return f.for_memory ? "killed for want of memory" : "killed by " + signal_name(WTERMSIG(f.status));
+}
+
+std::string same_error_text(const WorkerFailure& later, const WorkerFailure& earlier) {
+  if (crashed(later))
+    return fmt::format(
+        "{} ended as {} did before it ({}), and so would the next one: the job stops; the cause is to be mended (the program, its data, "
+        "this machine) before it is started again",
+        later.name, earlier.name, end_of(later));
+  return fmt::format(
+      "{} ended with the same error as {} before it, and so would the next one: the job stops; what the error names is to be mended (the "
+      "program, its data, this machine) before it is started again",
+      later.name, earlier.name);
+}
 
 bool follows(const WorkerFailure& later, const WorkerFailure& earlier) {
   return later.worker >= earlier.started || later.epoch > earlier.epoch;
@@ -40,19 +73,17 @@ std::string without_numbers(const std::string& text) {
   return out;
 }
 
-bool WorkerFailures::is_own(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) != 0 : WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+bool WorkerFailures::is_own(int status, bool for_memory) {
+  if (WIFEXITED(status)) return WEXITSTATUS(status) != 0;
+  const int number = WTERMSIG(status);
+  return for_memory || number == SIGABRT || std::ranges::find(kCrashes, number) != kCrashes.end();
 }
 
 std::optional<std::string> WorkerFailures::add(WorkerFailure failure, bool committed) {
   const auto earlier =
-      std::ranges::find_if(failures_, [&](const WorkerFailure& f) { return same_error(f, failure) && follows(failure, f); });
+      std::ranges::find_if(failures_, [&](const WorkerFailure& f) { return same_error(failure, f) && follows(failure, f); });
   std::optional<std::string> why;
-  if (earlier != failures_.end())
-    why = fmt::format(
-        "{} ended with the same error as {} before it, and so would the next one: the job stops; what the error names is to be mended (the "
-        "program, its data, this machine) before it is started again",
-        failure.name, earlier->name);
+  if (earlier != failures_.end()) why = same_error_text(failure, *earlier);
   failures_.push_back(std::move(failure));
   if (why || committed || static_cast<int>(failures_.size()) < places_) return why;
   if (places_ == 1) return "the worker failed before its first step was committed: no other is started";

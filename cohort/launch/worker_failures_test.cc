@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kExitOne = 1 << 8;  // as waitpid has it
+constexpr int kExitOne = 1 << 8, kCoreDumped = 0x80;  // as waitpid has them
 
 WorkerFailure failure(int worker, std::uint32_t epoch, int started, const std::string& line, int status = kExitOne) {
   return {.worker = worker,
@@ -24,7 +24,10 @@ WorkerFailure failure(int worker, std::uint32_t epoch, int started, const std::s
 TEST(WorkerFailures, OnlyWhatTheProgramDidItselfIsItsOwnError) {
   EXPECT_TRUE(WorkerFailures::is_own(kExitOne));
   EXPECT_TRUE(WorkerFailures::is_own(SIGABRT));
-  for (const int killed : {SIGKILL, SIGSEGV, SIGTERM}) EXPECT_FALSE(WorkerFailures::is_own(killed)) << killed;
+  for (const int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGSEGV | kCoreDumped})
+    EXPECT_TRUE(WorkerFailures::is_own(crash)) << crash;
+  for (const int killed : {SIGKILL, SIGTERM, SIGINT, SIGHUP}) EXPECT_FALSE(WorkerFailures::is_own(killed)) << killed;
+  EXPECT_TRUE(WorkerFailures::is_own(SIGKILL, true)) << "it needed too much memory";
   EXPECT_FALSE(WorkerFailures::is_own(0));
 }
 
@@ -51,6 +54,39 @@ TEST(WorkerFailures, AnErrorThatGoesFromWorkerToWorkerEndsTheJobWithTheSecond) {
   EXPECT_EQ(place.add(failure(2, 4, 3, "No module named x"), true), std::nullopt);
   EXPECT_THAT(place.add(failure(3, 0, 4, "No module named x"), true).value_or(""),
               HasSubstr("worker 3 ended with the same error as worker 2"));
+}
+
+WorkerFailure crash(int worker, std::uint32_t epoch, int started, Seconds at, int status = SIGSEGV, bool for_memory = false) {
+  WorkerFailure one = failure(worker, epoch, started, "what it wrote last: " + std::string(static_cast<std::size_t>(worker), 'x'), status);
+  one.for_memory = for_memory;
+  one.at = at;
+  return one;
+}
+
+TEST(WorkerFailures, ACrashAfterACrashIsTheSameErrorWhateverWasWrittenLast) {
+  WorkerFailures role(3);
+  EXPECT_EQ(role.add(crash(0, 1, 3, Seconds{50}), true), std::nullopt);
+  EXPECT_EQ(role.add(crash(1, 2, 4, Seconds{51}, SIGBUS), true), std::nullopt) << "another signal";
+  EXPECT_THAT(role.add(crash(2, 3, 5, Seconds{52}, SIGSEGV | kCoreDumped), true).value_or(""),
+              HasSubstr("worker 2 ended as worker 0 did before it (killed by SIGSEGV), and so would the next one"));
+  WorkerFailures import(3);
+  EXPECT_EQ(import.add(crash(0, 0, 3, Seconds{1}), false), std::nullopt);
+  EXPECT_EQ(import.add(crash(1, 0, 3, Seconds{1}), false), std::nullopt);
+  EXPECT_THAT(import.add(crash(2, 0, 3, Seconds{1}), false).value_or(""),
+              HasSubstr("3 workers failed before the first step was committed"));
+}
+
+TEST(WorkerFailures, WantOfMemoryIsTheSameErrorAgainAndAnotherThanAKill) {
+  WorkerFailures memory(3);
+  EXPECT_EQ(memory.add(crash(0, 1, 3, Seconds{50}, SIGKILL, true), true), std::nullopt);
+  EXPECT_THAT(memory.add(crash(3, 2, 4, Seconds{80}, SIGKILL, true), true).value_or(""),
+              HasSubstr("worker 3 ended as worker 0 did before it (killed for want of memory)"));
+}
+
+TEST(WorkerFailures, CrashesFarApartLetOthersStart) {
+  WorkerFailures job(3);
+  for (int n = 0; n < 5; ++n)
+    EXPECT_EQ(job.add(crash(3 + n, static_cast<std::uint32_t>(n), 3 + n, n * 2 * WorkerFailures::kCascade), true), std::nullopt) << n;
 }
 
 TEST(WorkerFailures, DifferentErrorsAndOnesOfTheSameMomentLetOthersStart) {

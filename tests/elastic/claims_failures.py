@@ -18,19 +18,24 @@ from runs import DEEP, LIMIT
 FAILS = 'echo "Traceback (most recent call last):" >&2; echo "ValueError: row 17 of data.csv, process $$" >&2; exit 3'
 
 
-def run_script(programs, scratch, script, n=3, flags=()):
+CRASHES = "ulimit -c 0; kill -SEGV $$"
+
+
+def run_script(programs, scratch, script, n=3, flags=(), status=3):
     """`cohort run --min-n 1` of a shell script; what it printed last, and how many processes it started."""
     runs = Runs(programs, scratch)
     starts = runs.path("starts")
     words = [runs.cohort, "run", "-n", str(n), "--min-n", "1", *flags, "--", "sh", "-c", f"echo $$ >> {starts}; {script}"]
-    done = runs.call(words, status=3)
+    done = runs.call(words, status=status)
     with open(starts) as file:
-        return done.stderr, len(file.readlines())
+        started = len(file.readlines())
+    os.remove(starts)
+    return done.stderr, started
 
 
 def failing(programs, scratch):
     """A program that fails before its first step has one round, and its error is what is printed last. An error that goes from worker to worker ends the
-    job with the second, also when others train meanwhile."""
+    job with the second, also when others train meanwhile. A crash is such an error."""
     printed, started = run_script(programs, scratch, FAILS)
     assert 3 <= started <= 5, printed  # a replacement may have been started before all had ended
     assert "before the first step was committed" in printed or "the same error as worker" in printed, printed
@@ -39,12 +44,19 @@ def failing(programs, scratch):
     assert "did not join" not in after and " is lost" not in after and ") ended: " not in after, printed
     assert printed.rstrip().splitlines()[-1].strip().startswith("ValueError: row 17 of data.csv, process "), printed
     assert "worker 0 failed first" in printed or "worker 1 failed first" in printed or "worker 2 failed first" in printed, printed
-    os.remove(os.path.join(scratch, "starts"))
     trains = f"exec {programs}/elastic_rank {FOR_EVER} {scratch}"
     printed, started = run_script(programs, scratch, f'if [ $COHORT_RANK = 1 ] || [ $COHORT_RANK -ge 3 ]; then {FAILS}; fi; {trains}')
     assert started == 4, printed
     assert "worker 3 ended with the same error as worker 1 before it, and so would the next one: the job stops" in printed, printed
     assert "worker 1 failed first: exit status 3" in printed.splitlines()[-4], printed
+    printed, started = run_script(programs, scratch, CRASHES, status=128 + signal.SIGSEGV)
+    assert 3 <= started <= 5, printed
+    assert "before the first step was committed" in printed or "killed by SIGSEGV), and so would the next one" in printed, printed
+    assert re.search("worker [012] failed first: killed by SIGSEGV", printed.rstrip().splitlines()[-1]), printed
+    printed, started = run_script(programs, scratch, f'if [ $COHORT_RANK = 1 ] || [ $COHORT_RANK -ge 3 ]; then {CRASHES}; fi; {trains}',
+                                  status=128 + signal.SIGSEGV)
+    assert started == 4, printed
+    assert "worker 3 ended as worker 1 did before it (killed by SIGSEGV), and so would the next one: the job stops" in printed, printed
 
 
 def killed_early(programs, scratch):
