@@ -80,6 +80,9 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
   check(parameters_, sharding().host);
   if (options_.early_update && !rule_) throw_failure(Kind::usage, "early_update without an optimizer: there is nothing to update early");
   if (stage() > 0 && !rule_) throw_failure(Kind::usage, "sync={} without an optimizer: there is no update to shard", options_.strategy);
+  if (options_.early_update && rule_->needs().rounds > 0)
+    throw_failure(Kind::usage, "early_update with {}: it needs the size of whole tensors before it updates a part; turn off early_update",
+                  rule_->spec());
   if (options_.early_update && has_buddy())
     throw_failure(Kind::usage, "early_update with {}: a step in which a rank is lost could not be finished; turn off one of them",
                   options_.strategy);

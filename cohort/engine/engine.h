@@ -36,6 +36,7 @@ class Unsharder;
 namespace cohort::engine {
 
 class ParameterGatherer;
+class TensorSums;
 
 struct Parameter {
   std::string name;
@@ -55,13 +56,6 @@ struct Verdict {
   double clip = 1;           // what gradients were multiplied with to clip them, beside grad_scale
   std::vector<double> sums;  // what the caller gave to finish(), summed over the ranks
   StepSeconds seconds;
-};
-
-// The outcome of a step's vote: all that an update needs to know beside its gradients.
-struct Decision {
-  bool committed = true;
-  double clip = 1;
-  std::vector<bool> missing;  // by parameter: no rank had a gradient for it; empty: none
 };
 
 // open: nothing has changed. undecided: likewise, gradients are reduced, but the result of the vote is not known here. decided.
@@ -148,8 +142,10 @@ class Engine {
   void refuse_after_make_whole() const;
   void reorder();
   void reorder_buckets();
-  Verdict vote(std::span<const double> sums, const std::vector<BucketReport>& reports);
+  Verdict vote(std::span<const double> sums, const std::vector<BucketReport>& reports, const TensorSums& tensor_sums,
+               std::vector<double>& known);
   std::vector<bool> find_missing(double anywhere);
+  void measure_rounds(const TensorSums& sums);
   void update_all();
   StepContext update_context() const;  // of the pass after the vote
   optim::StepInfo decided_step() const;

@@ -12,6 +12,7 @@
 #include "cohort/collective/peers/execute_plan.h"
 #include "cohort/collective/shared/wait_timer.h"
 #include "cohort/engine/engine.h"
+#include "cohort/engine/tensor_sums.h"
 #include "cohort/engine/update.h"
 #include "cohort/optim/measure.h"
 
@@ -106,7 +107,7 @@ BucketReport carry(sync::Bucket& bucket, const StepContext& context, const sync:
     measure_part(bucket, context.replicated, *comm.comm, after);  // for the vote, while memory is hot
   report.finite = after.finite;
   report.after = after.squared;
-  if (context.early_update) update_and_publish(bucket, context, comm, pass.step);  // fused: memory is hot, and no vote can skip the step
+  if (context.early_update) update_and_publish(bucket, context, comm, pass.step, {});  // fused: memory is hot, and no vote can skip the step
   return report;
 }
 
@@ -116,9 +117,12 @@ Verdict Engine::finish(std::span<const double> sums) {
   const auto reports = lanes_.await_carried(pass());
   syncing_ = open_ = false;
   step_state_ = StepState::undecided;
-  Verdict verdict = vote(sums, reports);  // 3
+  const TensorSums tensor_sums(options_.early_update ? nullptr : rule_.get(), buckets_, comm_, parameters_.size());
+  std::vector<double> known;
+  Verdict verdict = vote(sums, reports, tensor_sums, known);  // 3
   const auto start = Clock::now();
-  decision_ = {verdict.committed, verdict.clip, find_missing(verdict.sums.back())};
+  decision_ = {verdict.committed, verdict.clip, find_missing(verdict.sums.back()), std::move(known)};
+  if (verdict.committed) measure_rounds(tensor_sums);
   if (before_update_) before_update_();
   updated_ = 0;
   step_state_ = StepState::decided;
@@ -134,29 +138,31 @@ Verdict Engine::finish(std::span<const double> sums) {
 void Engine::update_all() {
   for (const auto& b : buckets_) {
     ++updated_;  // what can fail in update_and_publish() comes after the update
-    update_and_publish(*b, update_context(), {&comm_, {}}, decided_step(), decision_.missing);
+    update_and_publish(*b, update_context(), {&comm_, {}}, decided_step(), decision_);
   }
 }
 
 // The step is committed.
 void update_and_publish(sync::Bucket& bucket, const StepContext& context, const sync::CommContext& comm, const optim::StepInfo& step,
-                        const std::vector<bool>& missing) {
+                        const Decision& decision) {
   if (context.rule == nullptr) return;
   const Span span{"update", bucket.name(), bucket.bytes()};
-  update(bucket, context, step, missing);
+  update(bucket, context, step, decision);
   context.strategy.publish_parameters(bucket, comm);  // 5
 }
 
 // 4 What this rank owns, and its copy of what the rank before it owns.
-void update(sync::Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const std::vector<bool>& missing) {
+void update(sync::Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const Decision& decision) {
   std::vector<void*> state;
-  const auto pass = [&](const optim::Slice& slice) {
+  const std::size_t sums = context.rule->needs().sums();
+  const auto pass = [&](optim::Slice slice, std::size_t order) {
+    slice.sums = std::span(decision.sums).subspan(order * sums, sums);
     context.in_lane ? context.rule->update(slice, step) : update_by_all(*context.rule, slice, step);
   };
   for (const auto& m : bucket.members()) {
-    if (!missing.empty() && missing[m.order]) continue;
-    pass(bucket.slice(m, state));
-    if (bucket.has_buddy_copy()) pass(bucket.buddy_slice(m, state));
+    if (!decision.missing.empty() && decision.missing[m.order]) continue;
+    pass(bucket.slice(m, state), m.order);
+    if (bucket.has_buddy_copy()) pass(bucket.buddy_slice(m, state), m.order);
   }
   bucket.mark_consumed();
 }
@@ -175,7 +181,7 @@ void Engine::finish_step_alone(const Decision& decision) {
   decision_ = decision;
   step_state_ = StepState::decided;
   if (!decision_.committed) return zero_gradients();
-  for (; updated_ < buckets_.size(); ++updated_) update(*buckets_[updated_], update_context(), decided_step(), decision_.missing);
+  for (; updated_ < buckets_.size(); ++updated_) update(*buckets_[updated_], update_context(), decided_step(), decision_);
 }
 
 void Engine::zero_gradients() {

@@ -35,6 +35,14 @@ struct ReductionPass {
   bool last = true;  // of an accumulated step; before it gradients are reduced and added, no more
 };
 
+// The outcome of a step's vote: all that an update needs to know beside its gradients.
+struct Decision {
+  bool committed = true;
+  double clip = 1;
+  std::vector<bool> missing{};  // by parameter: no rank had a gradient for it; empty: none
+  std::vector<double> sums{};   // by parameter: the sums that the rule needs (optim::Needs); empty: it needs none
+};
+
 // What reducing a bucket found out.
 struct BucketReport {
   const sync::Bucket* bucket = nullptr;
@@ -45,9 +53,9 @@ struct BucketReport {
 };
 
 BucketReport carry(sync::Bucket& bucket, const StepContext& context, const sync::CommContext& comm, const ReductionPass& pass);
-// missing: by a parameter's order; true: no rank had a gradient for it, and it stays as it is. Empty: none is missing.
-void update(sync::Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const std::vector<bool>& missing);
+// A parameter that is missing stays as it is. decision.clip is in the step's scale already.
+void update(sync::Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const Decision& decision);
 void update_and_publish(sync::Bucket& bucket, const StepContext& context, const sync::CommContext& comm, const optim::StepInfo& step,
-                        const std::vector<bool>& missing = {});
+                        const Decision& decision);
 
 }  // namespace cohort::engine

@@ -23,15 +23,19 @@ struct Runs {
 TEST(UpdateByAll, GivesTheBitsOfOneThreadForEveryRuleAndSize) {
   const int before = at::get_num_threads();
   for (const char* spec :
-       {"sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, nesterov=true)", "adam(lr=0.1)", "adamw(lr=0.1)", "rmsprop(lr=0.1)", "adagrad(lr=0.1)"}) {
+       {"sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, nesterov=true)", "adam(lr=0.1)", "adamw(lr=0.1)", "rmsprop(lr=0.1)", "adagrad(lr=0.1)",
+        "lars(lr=0.1)", "lamb(lr=0.1)"}) {
     const auto rule = optim::make(spec);
     for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{65537}, std::size_t{200003}}) {
       Runs alone(count, rule->state_names().size()), together = alone;
       std::vector<void*> mine, theirs;
       const optim::StepInfo step{.step = 3, .lr = 0.1, .grad_scale = 0.5, .clear_grad = true};
-      rule->update(alone.slice(mine), step);
+      const std::vector<double> sums(rule->needs().sums(), 2.0);
+      auto one = alone.slice(mine), many = together.slice(theirs);
+      one.sums = many.sums = sums;
+      rule->update(one, step);
       at::set_num_threads(3);
-      update_by_all(*rule, together.slice(theirs), step);
+      update_by_all(*rule, many, step);
       at::set_num_threads(before);
       EXPECT_EQ(alone.all, together.all) << spec << ", " << count << " elements";
     }

@@ -6,11 +6,14 @@
 // std::fma in a Pass; a condition on a constant of the step is a template parameter (with_flag), not a branch.
 // For the rules' own files, which compile with -O3 -fno-math-errno (CMakeLists.txt): neither may change a bit.
 #pragma once
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
 #include "cohort/optim/isa.h"
+#include "cohort/optim/measure.h"
 #include "cohort/optim/optimizer.h"
 
 namespace cohort::optim {
@@ -68,6 +71,28 @@ void for_each_element(const Pass& pass, const Slice& slice, const StepInfo& info
   inner::Runs<T, States> runs{static_cast<T*>(slice.param), static_cast<T*>(slice.grad), {}, slice.count, static_cast<T>(info.grad_scale)};
   for (std::size_t k = 0; k < States; ++k) runs.s[k] = static_cast<T*>(slice.state[k]);
   info.clear_grad ? inner::loop_best<true>(pass, runs) : inner::loop_best<false>(pass, runs);
+}
+
+// The squares of what a pass would leave in w, added to a sum; nothing is written. So a rule measures a step before it makes it.
+template <class T, std::size_t States, class Pass>
+void add_squares_after(const Pass& pass, const Slice& slice, StepInfo info, ExactSum& sum) {
+  std::array<std::array<T, kMeasureBlock>, States + 2> copies;  // of w, g and the states
+  std::array<void*, States> states{};
+  for (std::size_t k = 0; k < States; ++k) states[k] = copies[k + 2].data();
+  Slice block = slice;
+  block.param = copies[0].data();
+  block.grad = copies[1].data();
+  block.state = states;
+  info.clear_grad = false;
+  for (std::size_t at = 0; at < slice.count; at += kMeasureBlock) {
+    block.count = std::min(kMeasureBlock, slice.count - at);
+    const auto copy = [&](void* from, auto& to) { std::memcpy(to.data(), static_cast<const T*>(from) + at, block.count * sizeof(T)); };
+    copy(slice.param, copies[0]);
+    copy(slice.grad, copies[1]);
+    for (std::size_t k = 0; k < States; ++k) copy(slice.state[k], copies[k + 2]);
+    for_each_element<T, States>(pass, block, info);
+    sum.add(block_squares(copies[0].data(), block.count, slice.dtype));
+  }
 }
 
 }  // namespace cohort::optim

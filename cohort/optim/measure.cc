@@ -83,6 +83,18 @@ void measure(const void* data, std::size_t count, Real dtype, Measure& sum) {
   dtype == Real::f32 ? add_blocks(static_cast<const float*>(data), count, sum) : add_blocks(static_cast<const double*>(data), count, sum);
 }
 
+double block_squares(const void* data, std::size_t count, Real dtype) {
+  const Isa isa = current_isa();
+  return dtype == Real::f32 ? block_sum(isa, static_cast<const float*>(data), count)
+                            : block_sum(isa, static_cast<const double*>(data), count);
+}
+
+void add_squares(const void* data, std::size_t count, Real dtype, ExactSum& sum) {
+  const auto* const bytes = static_cast<const std::byte*>(data);
+  for (std::size_t at = 0; at < count; at += kMeasureBlock)
+    sum.add(block_squares(bytes + at * size_of(dtype), std::min(kMeasureBlock, count - at), dtype));
+}
+
 double squared_norm(const void* data, std::size_t count, Real dtype) {
   Measure found;
   measure(data, count, dtype, found);

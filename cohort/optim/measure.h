@@ -21,6 +21,8 @@ struct Measure {
 };
 
 void measure(const void* data, std::size_t count, Real dtype, Measure& sum);  // adds to what was found before
+void add_squares(const void* data, std::size_t count, Real dtype, ExactSum& sum);
+double block_squares(const void* data, std::size_t count, Real dtype);  // of one block
 double squared_norm(const void* data, std::size_t count, Real dtype);
 bool all_finite(const void* data, std::size_t count, Real dtype);
 

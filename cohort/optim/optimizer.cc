@@ -1,20 +1,25 @@
 #include "cohort/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "cohort/base/error.h"
 #include "cohort/base/registry.h"
+#include "cohort/optim/exact_sum.h"
 #include "cohort/optim/rule.h"
 #include "cohort/optim/rule_rows.inc"
 
 namespace cohort::optim {
 namespace {
 
-void check(const Optimizer& rule, const Slice& slice, const StepInfo& info) {
+void check(const Optimizer& rule, const Slice& slice, const StepInfo& info, std::size_t sums) {
   const std::size_t states = rule.state_names().size();
   if (slice.state.size() != states)
     throw_failure(Kind::usage, "optim: {} has {} states per element, the slice {}; see state_names()", rule.spec(), states,
                   slice.state.size());
+  if (slice.sums.size() != sums)
+    throw_failure(Kind::usage, "optim: {} needs {} sums of the whole tensor here, the slice has {}; see needs()", rule.spec(), sums,
+                  slice.sums.size());
   if (info.step < 1) throw_failure(Kind::usage, "optim: step {}; updates are counted from 1", info.step);
   if (!std::isfinite(info.lr) || !std::isfinite(info.grad_scale) || !std::isfinite(slice.lr_scale) || !std::isfinite(slice.weight_decay))
     throw_failure(Kind::usage, "optim: step {}: lr {}, gradient scale {}, lr scale {}, weight decay {}: all must be finite; drop this step",
@@ -41,9 +46,30 @@ std::string spelled_out(const SpecSchema& schema, const Spec& given) {
 
 std::string_view name_of(Real real) { return real == Real::f32 ? "f32" : "f64"; }
 
+Slice part_of(const Slice& slice, std::size_t first, std::size_t count, std::vector<void*>& state) {
+  const auto at = [&](void* run) { return static_cast<void*>(static_cast<std::byte*>(run) + first * size_of(slice.dtype)); };
+  Slice part = slice;
+  state.resize(slice.state.size());
+  std::ranges::transform(slice.state, state.begin(), at);
+  part.state = state;
+  part.param = at(slice.param);
+  part.grad = at(slice.grad);
+  part.count = count;
+  return part;
+}
+
 void Optimizer::update(const Slice& slice, const StepInfo& info) const {
-  check(*this, slice, info);
+  check(*this, slice, info, needs().sums());
   if (slice.count > 0) apply(slice, info);
+}
+
+void Optimizer::measure(int round, const Slice& slice, const StepInfo& info, std::span<ExactSum> sums) const {
+  const auto each = static_cast<std::size_t>(needs().per_tensor);
+  if (round < 0 || round >= needs().rounds || sums.size() != each)
+    throw_failure(Kind::usage, "optim: {} measures {} sums of a tensor in each of {} rounds, not {} in round {}", spec_, each,
+                  needs().rounds, sums.size(), round);
+  check(*this, slice, info, each * static_cast<std::size_t>(round));
+  if (slice.count > 0) add_sums(round, slice, info, sums);
 }
 
 std::span<const Rule* const> rules() { return kRuleRows; }

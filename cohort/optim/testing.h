@@ -7,7 +7,9 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <utility>
 
+#include "cohort/optim/exact_sum.h"
 #include "cohort/optim/optimizer.h"
 
 namespace cohort::optim {
@@ -19,6 +21,7 @@ template <class T>
 struct Field {
   std::vector<T> w, g;
   std::vector<std::vector<T>> s;
+  std::vector<double> sums;  // that the rule needs of the whole, as they were before the step
 
   Field(const Optimizer& rule, std::size_t count, T start = 0) : w(count, start), g(count) {
     for (std::size_t k = 0; k < rule.state_names().size(); ++k) s.emplace_back(count, static_cast<T>(rule.initial_state(k)));
@@ -26,13 +29,37 @@ struct Field {
   // Updates elements [from, to).
   void update(const Optimizer& rule, const StepInfo& info, std::size_t from, std::size_t to, Slice group = {}) {
     std::vector<void*> states;
+    group = slice(from, to, group, states);
+    if (from == 0 || sums.empty()) measure(rule, info, group);
+    group.sums = sums;
+    rule.update(group, info);
+  }
+  // All rounds, in parts: cuts, ascending, are whole blocks behind the first element.
+  void measure(const Optimizer& rule, const StepInfo& info, const Slice& group = {}, std::vector<std::size_t> cuts = {}) {
+    const auto each = static_cast<std::size_t>(rule.needs().per_tensor);
+    cuts.push_back(w.size());
+    sums.clear();
+    for (int round = 0; round < rule.needs().rounds; ++round) {
+      std::vector<ExactSum> exact(each);
+      std::size_t from = 0;
+      for (const std::size_t to : cuts) {
+        std::vector<void*> states;
+        Slice part = slice(std::exchange(from, to), to, group, states);
+        part.sums = sums;
+        rule.measure(round, part, info, exact);
+      }
+      for (const ExactSum& sum : exact) sums.push_back(sum.value());
+    }
+  }
+  Slice slice(std::size_t from, std::size_t to, Slice group, std::vector<void*>& states) {
+    states.clear();
     for (auto& run : s) states.push_back(run.data() + from);
     group.param = w.data() + from;
     group.grad = g.data() + from;
     group.state = states;
     group.count = to - from;
     group.dtype = kReal<T>;
-    rule.update(group, info);
+    return group;
   }
   void update(const Optimizer& rule, const StepInfo& info, Slice group = {}) { update(rule, info, 0, w.size(), group); }
 

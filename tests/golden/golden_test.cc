@@ -25,7 +25,7 @@ std::vector<Case> cases() {
   lanes.lanes = 2;
   std::vector<Case> all;
   for (const int ranks : {1, 2, 3, 4}) all.push_back({.name = fmt::format("all_reduce,{}", ranks), .ranks = ranks, .options = plain});
-  for (const std::string rule : {"sgd(lr=0.1, momentum=0.9)", "adam(lr=0.01)", "rmsprop(lr=0.01)", "adagrad(lr=0.01)"})
+  for (const std::string rule : {"sgd(lr=0.1, momentum=0.9)", "adam(lr=0.01)", "rmsprop(lr=0.01)", "adagrad(lr=0.01)", "lars(lr=1)", "lamb(lr=0.01)"})
     all.push_back({.name = rule.substr(0, rule.find('(')), .rule = rule, .ranks = 3, .options = plain});
   all.push_back({.name = "sum", .strategy = "all_reduce(op=sum)", .ranks = 3, .options = plain});
   all.push_back({.name = "clipped", .ranks = 3, .options = clipped});

@@ -57,7 +57,7 @@ def rules():
     """Every rule on two models, 2 and 4 ranks, one step and several: gradients within the tolerance lead to no update that is called
     different, however much the rule amplifies them; where it did, the entries are counted."""
     amplified = 0
-    for rule in ("sgd", "adam", "adamw", "rmsprop", "adagrad"):
+    for rule in ("sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"):
         for model in ({}, CNN):
             found = lines(verify("--ranks", "2,4", "--json", optimizer=rule, **model))
             assert all(line["within"] for line in found), (rule, found)

@@ -29,11 +29,14 @@ constexpr const char* kStagingFile = "staging";  // names the folder of the save
 std::string format_survivor_state(const SurvivorState& state) {
   std::string missing;
   for (const bool m : state.decision.missing) missing.push_back(m ? '1' : '0');
+  std::vector<std::uint64_t> bits;
+  for (const double sum : state.decision.sums) bits.push_back(std::bit_cast<std::uint64_t>(sum));
   return nlohmann::json{{"step", state.step},
                         {"undecided", state.undecided},
                         {"committed", state.decision.committed},
                         {"clip", std::bit_cast<std::uint64_t>(state.decision.clip)},  // bits: no digit is lost
-                        {"missing", missing}}
+                        {"missing", missing},
+                        {"sums", bits}}
       .dump();
 }
 
@@ -41,8 +44,9 @@ SurvivorState parse_survivor_state(const std::string& text, const std::string& w
   try {
     const auto json = nlohmann::json::parse(text);
     SurvivorState state{
-        json.at("step"), json.at("undecided"), {json.at("committed"), std::bit_cast<double>(json.at("clip").get<std::uint64_t>()), {}}};
+        json.at("step"), json.at("undecided"), {json.at("committed"), std::bit_cast<double>(json.at("clip").get<std::uint64_t>())}};
     for (const char digit : json.at("missing").get<std::string>()) state.decision.missing.push_back(digit == '1');
+    for (const std::uint64_t sum : json.at("sums").get<std::vector<std::uint64_t>>()) state.decision.sums.push_back(std::bit_cast<double>(sum));
     return state;
   } catch (const nlohmann::json::exception& error) {
     throw_failure(Kind::corrupt, "{} is no state of a survivor: {}", where, error.what());

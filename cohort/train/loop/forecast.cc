@@ -45,11 +45,23 @@ struct PassTimes {
   double measure = 0, update = 0;
 };
 
+// What the rule measures of whole tensors before it updates.
+void measure_rounds(const optim::Optimizer& rule, optim::Slice slice) {
+  const auto each = static_cast<std::size_t>(rule.needs().per_tensor);
+  const auto known = slice.sums;
+  std::vector<optim::ExactSum> found(each);
+  for (int round = 0; round < rule.needs().rounds; ++round) {
+    slice.sums = known.first(each * static_cast<std::size_t>(round));
+    rule.measure(round, slice, {.step = 1, .lr = 1e-9}, found);
+  }
+}
+
 // Both passes over memory of the model's size, tensor by tensor as the engine makes them.
 PassTimes time_passes(const optim::Optimizer& rule, const plan::ModelProfile& profile) {
   std::size_t all = 0, taken = 0;
   for (const auto& p : profile.parameters) all += p.elements;
   std::vector<std::vector<float>> memory(2 + rule.state_names().size(), std::vector<float>(std::min(all, kMostElements), 0.5F));
+  const std::vector<double> sums(rule.needs().sums(), 1.0);
   std::vector<optim::Slice> slices;
   std::vector<std::vector<void*>> states;
   for (const auto& p : profile.parameters) {
@@ -57,7 +69,7 @@ PassTimes time_passes(const optim::Optimizer& rule, const plan::ModelProfile& pr
     if (count == 0) break;
     states.emplace_back();
     for (std::size_t i = 2; i < memory.size(); ++i) states.back().push_back(memory[i].data() + taken);
-    slices.push_back({.param = memory[0].data() + taken, .grad = memory[1].data() + taken, .state = {}, .count = count});
+    slices.push_back({.param = memory[0].data() + taken, .grad = memory[1].data() + taken, .state = {}, .count = count, .sums = sums});
     taken += count;
   }
   for (std::size_t i = 0; i < slices.size(); ++i) slices[i].state = states[i];
@@ -69,6 +81,7 @@ PassTimes time_passes(const optim::Optimizer& rule, const plan::ModelProfile& pr
   passes.measure = scale * best_of([&] {
                      optim::Measure found;
                      for (const auto& s : slices) optim::measure(s.grad, s.count, optim::Real::f32, found);
+                     for (const auto& s : slices) measure_rounds(rule, s);
                    });
   return passes;
 }
