@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <filesystem>
+
 #include "cohort/base/file.h"
 #include "cohort/collective/ranks.h"
 #include "cohort/ddp/sharded.h"

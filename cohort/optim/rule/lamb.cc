@@ -43,7 +43,7 @@ class Lamb : public Optimizer {
         b2_(v.real("beta2")),
         eps_(v.real("eps")),
         decay_(v.real("weight_decay")),
-        all_(v.text("adapt") == "all") {}
+        all_(v.word("adapt") == "all") {}
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   Needs needs() const override { return {.rounds = 2, .per_tensor = 1}; }
   double default_lr() const override { return lr_; }
