@@ -2,7 +2,8 @@
 // AVX-512 was tried and left out: on slices in the L2 of an AMD EPYC sgd took 0 to 15 % less time, adam 5 to 50 % more; on larger slices
 // memory is the limit.
 // Owner: the process. Threads: any; use_isa() is for tests and measurements, before others run.
-// To add one: an enumerator, its row in isa.cc, its clones in optim/elementwise.h and optim/measure.cc.
+// To add one: an enumerator, its row in isa.cc, its clones in optim/elementwise.h, optim/measure.cc, codec/loops.h and
+// codec/codecs/int8.cc.
 #pragma once
 #include <cstdint>
 #include <span>
