@@ -4,9 +4,9 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(public_modules base net group collective elastic data optim queue checkpoint observe job plan train)
+set(public_modules base net group collective codec elastic data optim queue checkpoint observe job plan train)
 add_library(cohort_public INTERFACE)
-target_link_libraries(cohort_public INTERFACE cohort_train cohort_queue cohort_data cohort_optim cohort_checkpoint cohort_observe)
+target_link_libraries(cohort_public INTERFACE cohort_train cohort_queue cohort_data cohort_optim cohort_codec cohort_checkpoint cohort_observe)
 set_target_properties(cohort_public PROPERTIES EXPORT_NAME cohort)
 add_library(Cohort::cohort ALIAS cohort_public)
 list(TRANSFORM public_modules PREPEND cohort_ OUTPUT_VARIABLE public_targets)

@@ -6,7 +6,7 @@
 
 #include "cohort/base/bytes.h"
 #include "cohort/base/error.h"
-#include "cohort/collective/kernels/half.h"
+#include "cohort/base/half.h"
 #include "cohort/collective/kernels/kernels.h"
 
 namespace cohort::bench {
@@ -20,14 +20,14 @@ using collective::Piece;
 struct F16 {
   std::uint16_t bits;
   F16() = default;
-  explicit F16(std::int64_t value) : bits(collective::to_f16(static_cast<float>(value))) {}
-  explicit operator double() const { return static_cast<double>(collective::from_f16(bits)); }
+  explicit F16(std::int64_t value) : bits(to_f16(static_cast<float>(value))) {}
+  explicit operator double() const { return static_cast<double>(from_f16(bits)); }
 };
 struct Bf16 {
   std::uint16_t bits;
   Bf16() = default;
-  explicit Bf16(std::int64_t value) : bits(collective::to_bf16(static_cast<float>(value))) {}
-  explicit operator double() const { return static_cast<double>(collective::from_bf16(bits)); }
+  explicit Bf16(std::int64_t value) : bits(to_bf16(static_cast<float>(value))) {}
+  explicit operator double() const { return static_cast<double>(from_bf16(bits)); }
 };
 
 template <class Body>

@@ -5,13 +5,6 @@
 namespace cohort::collective {
 namespace {
 
-struct DtypeRow {
-  std::string_view name;
-  std::size_t bytes;
-};
-// In the order of the enumerators.
-constexpr std::array<DtypeRow, kDtypes> kDtypeRows{
-    {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}, {"i8", 1}, {"u8", 1}, {"i32", 4}, {"i64", 8}, {"bool", 1}, {"i16", 2}}};
 constexpr std::array<std::string_view, kOps> kOpNames{"sum", "average", "min", "max", "product"};
 constexpr std::array<std::string_view, 12> kCollectiveNames{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
                                                             "scatter",    "all_to_all",     "barrier",    "split",     "send",   "recv"};
@@ -33,23 +26,9 @@ std::optional<Enum> value_in(const std::array<std::string_view, N>& names, std::
 
 }  // namespace
 
-std::size_t size_of(Dtype dtype) {
-  const auto i = static_cast<std::size_t>(dtype);
-  return i < kDtypeRows.size() ? kDtypeRows[i].bytes : 0;
-}
-
-std::string_view name_of(Dtype dtype) {
-  const auto i = static_cast<std::size_t>(dtype);
-  return i < kDtypeRows.size() ? kDtypeRows[i].name : "unknown";
-}
 std::string_view name_of(Op op) { return name_in(kOpNames, op); }
 std::string_view name_of(Collective collective) { return name_in(kCollectiveNames, collective); }
 
-std::optional<Dtype> dtype_named(std::string_view name) {
-  for (std::size_t i = 0; i < kDtypeRows.size(); ++i)
-    if (kDtypeRows[i].name == name) return static_cast<Dtype>(i);
-  return std::nullopt;
-}
 std::optional<Op> op_named(std::string_view name) { return value_in<Op>(kOpNames, name); }
 std::optional<Collective> collective_named(std::string_view name) { return value_in<Collective>(kCollectiveNames, name); }
 

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "cohort/optim/isa.h"
+#include "cohort/base/isa.h"
 #include "cohort/optim/measure.h"
 #include "cohort/optim/optimizer.h"
 
@@ -23,8 +23,8 @@ void with_flag(bool flag, const Call& call) {
   flag ? call(std::true_type{}) : call(std::false_type{});
 }
 template <class Call>
-void with_real(Real real, const Call& call) {
-  real == Real::f32 ? call(float{}) : call(double{});
+void with_real(Dtype real, const Call& call) {
+  real == Dtype::f32 ? call(float{}) : call(double{});
 }
 
 namespace inner {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "cohort/base/error.h"
-#include "cohort/optim/isa.h"
+#include "cohort/base/isa.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -79,29 +79,29 @@ void add_blocks(const T* data, std::size_t count, Measure& sum) {
 
 }  // namespace
 
-void measure(const void* data, std::size_t count, Real dtype, Measure& sum) {
-  dtype == Real::f32 ? add_blocks(static_cast<const float*>(data), count, sum) : add_blocks(static_cast<const double*>(data), count, sum);
+void measure(const void* data, std::size_t count, Dtype dtype, Measure& sum) {
+  dtype == Dtype::f32 ? add_blocks(static_cast<const float*>(data), count, sum) : add_blocks(static_cast<const double*>(data), count, sum);
 }
 
-double block_squares(const void* data, std::size_t count, Real dtype) {
+double block_squares(const void* data, std::size_t count, Dtype dtype) {
   const Isa isa = current_isa();
-  return dtype == Real::f32 ? block_sum(isa, static_cast<const float*>(data), count)
-                            : block_sum(isa, static_cast<const double*>(data), count);
+  return dtype == Dtype::f32 ? block_sum(isa, static_cast<const float*>(data), count)
+                             : block_sum(isa, static_cast<const double*>(data), count);
 }
 
-void add_squares(const void* data, std::size_t count, Real dtype, ExactSum& sum) {
+void add_squares(const void* data, std::size_t count, Dtype dtype, ExactSum& sum) {
   const auto* const bytes = static_cast<const std::byte*>(data);
   for (std::size_t at = 0; at < count; at += kMeasureBlock)
     sum.add(block_squares(bytes + at * size_of(dtype), std::min(kMeasureBlock, count - at), dtype));
 }
 
-double squared_norm(const void* data, std::size_t count, Real dtype) {
+double squared_norm(const void* data, std::size_t count, Dtype dtype) {
   Measure found;
   measure(data, count, dtype, found);
   return found.squared.value();
 }
 
-bool all_finite(const void* data, std::size_t count, Real dtype) {
+bool all_finite(const void* data, std::size_t count, Dtype dtype) {
   Measure found;
   measure(data, count, dtype, found);
   return found.finite;

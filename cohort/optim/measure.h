@@ -3,7 +3,7 @@
 // from the start of the run; in a block element i joins lane i % 16, lanes fold as a binary tree (8 + 8, 4 + 4, ...), and the sums of
 // blocks are added without rounding (exact_sum.h). So a tensor cut at multiples of 256 and measured piece by piece, in any order and by
 // any number of ranks, gives the bits of the whole.
-// Owner: none. Threads: any. It never fails: what is not finite is the answer.
+// Owner: none. Threads: any. It never fails: what is not finite is the answer. dtype: f32 or f64.
 #pragma once
 #include <cstddef>
 
@@ -20,11 +20,11 @@ struct Measure {
   bool finite = true;  // of every element
 };
 
-void measure(const void* data, std::size_t count, Real dtype, Measure& sum);  // adds to what was found before
-void add_squares(const void* data, std::size_t count, Real dtype, ExactSum& sum);
-double block_squares(const void* data, std::size_t count, Real dtype);  // of one block
-double squared_norm(const void* data, std::size_t count, Real dtype);
-bool all_finite(const void* data, std::size_t count, Real dtype);
+void measure(const void* data, std::size_t count, Dtype dtype, Measure& sum);  // adds to what was found before
+void add_squares(const void* data, std::size_t count, Dtype dtype, ExactSum& sum);
+double block_squares(const void* data, std::size_t count, Dtype dtype);  // of one block
+double squared_norm(const void* data, std::size_t count, Dtype dtype);
+bool all_finite(const void* data, std::size_t count, Dtype dtype);
 
 // What to multiply gradients with so that their norm is at most `limit`; 1 where it already is. torch: min(1, limit / (norm + 1e-6)).
 double clip_coefficient(double squared, double limit);

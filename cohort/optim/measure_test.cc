@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "cohort/base/failure_of.h"
-#include "cohort/optim/isa.h"
+#include "cohort/base/isa.h"
 #include "cohort/optim/testing.h"
 
 namespace cohort::optim {
@@ -45,8 +45,8 @@ TEST(Measure, FollowsItsBracketBitForBitOnEveryInstructionSet) {
     for (const std::size_t count : {0, 1, 5, 15, 16, 17, 31, 32, 33, 255, 256, 257, 12345}) {
       const auto f32 = noise<float>(count);
       const auto f64 = noise<double>(count);
-      EXPECT_EQ(squared_norm(f32.data(), count, Real::f32), by_formula(f32)) << name_of(isa) << " " << count;
-      EXPECT_EQ(squared_norm(f64.data(), count, Real::f64), by_formula(f64)) << name_of(isa) << " " << count;
+      EXPECT_EQ(squared_norm(f32.data(), count, Dtype::f32), by_formula(f32)) << name_of(isa) << " " << count;
+      EXPECT_EQ(squared_norm(f64.data(), count, Dtype::f64), by_formula(f64)) << name_of(isa) << " " << count;
     }
   }
 }
@@ -55,7 +55,7 @@ TEST(Measure, IsTheSquaredNorm) {
   const auto values = noise<float>(100000);
   long double sum = 0;
   for (const float x : values) sum += static_cast<long double>(x) * x;
-  EXPECT_NEAR(squared_norm(values.data(), values.size(), Real::f32) / static_cast<double>(sum), 1, 1e-14);
+  EXPECT_NEAR(squared_norm(values.data(), values.size(), Dtype::f32) / static_cast<double>(sum), 1, 1e-14);
 }
 
 TEST(Measure, DoesNotDependOnAlignment) {
@@ -78,11 +78,11 @@ TEST(Measure, FindsEachValueThatIsNotFinite) {
     for (const std::size_t at : {0, 1, 33, 4095, 4096, 8000}) {
       auto f32 = noise<float>(8001);
       auto f64 = noise<double>(8001);
-      EXPECT_TRUE(all_finite(f32.data(), f32.size(), Real::f32) && all_finite(f64.data(), f64.size(), Real::f64));
+      EXPECT_TRUE(all_finite(f32.data(), f32.size(), Dtype::f32) && all_finite(f64.data(), f64.size(), Dtype::f64));
       f32[at] = bad;
       f64[at] = bad;
-      EXPECT_FALSE(all_finite(f32.data(), f32.size(), Real::f32)) << bad << " at " << at;
-      EXPECT_FALSE(all_finite(f64.data(), f64.size(), Real::f64)) << bad << " at " << at;
+      EXPECT_FALSE(all_finite(f32.data(), f32.size(), Dtype::f32)) << bad << " at " << at;
+      EXPECT_FALSE(all_finite(f64.data(), f64.size(), Dtype::f64)) << bad << " at " << at;
       EXPECT_FALSE(of(noise<float>(10), 0, 10, of(f32, 0, 8001)).finite) << "what was found before is not forgotten";
     }
 }

@@ -20,6 +20,9 @@ void check(const Optimizer& rule, const Slice& slice, const StepInfo& info, std:
   if (slice.sums.size() != sums)
     throw_failure(Kind::usage, "optim: {} needs {} sums of the whole tensor here, the slice has {}; see needs()", rule.spec(), sums,
                   slice.sums.size());
+  if (slice.dtype != Dtype::f32 && slice.dtype != Dtype::f64)
+    throw_failure(Kind::usage, "optim: a slice of {}; updates are made in f32 or f64, 16-bit parameters have an f32 master",
+                  name_of(slice.dtype));
   if (info.step < 1) throw_failure(Kind::usage, "optim: step {}; updates are counted from 1", info.step);
   if (!std::isfinite(info.lr) || !std::isfinite(info.grad_scale) || !std::isfinite(slice.lr_scale) || !std::isfinite(slice.weight_decay))
     throw_failure(Kind::usage, "optim: step {}: lr {}, gradient scale {}, lr scale {}, weight decay {}: all must be finite; drop this step",
@@ -43,8 +46,6 @@ std::string spelled_out(const SpecSchema& schema, const Spec& given) {
   }
   return full.to_string();
 }
-
-std::string_view name_of(Real real) { return real == Real::f32 ? "f32" : "f64"; }
 
 Slice part_of(const Slice& slice, std::size_t first, std::size_t count, std::vector<void*>& state) {
   const auto at = [&](void* run) { return static_cast<void*>(static_cast<std::byte*>(run) + first * size_of(slice.dtype)); };
@@ -83,7 +84,7 @@ std::unique_ptr<Optimizer> make(std::string_view text) {
   return optimizer;
 }
 
-std::size_t bytes_per_element(const Optimizer& rule, Real dtype, bool clear_grad) {
+std::size_t bytes_per_element(const Optimizer& rule, Dtype dtype, bool clear_grad) {
   const std::size_t runs = 1 + rule.state_names().size();
   return size_of(dtype) * (2 * runs + (clear_grad ? 2 : 1));
 }

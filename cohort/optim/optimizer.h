@@ -19,13 +19,14 @@
 #include <string_view>
 #include <vector>
 
+#include "cohort/base/piece.h"
+
 namespace cohort::optim {
 
 class ExactSum;
 
-enum class Real : std::uint8_t { f32, f64 };
-constexpr std::size_t size_of(Real real) { return real == Real::f32 ? 4 : 8; }
-std::string_view name_of(Real real);
+using cohort::size_of;
+using Real = Dtype;  // f32 or f64: what updates are made in
 
 // One contiguous run of elements that this rank owns, all of one parameter group. Borrowed for the call; the runs must not overlap.
 struct Slice {
@@ -33,9 +34,9 @@ struct Slice {
   void* grad = nullptr;          // read; set to zero in the same pass if StepInfo::clear_grad says so
   std::span<void* const> state;  // one run per name of state_names(), in that order, of the same count and dtype as param
   std::size_t count = 0;
-  Real dtype = Real::f32;
-  double lr_scale = 1;      // of the group
-  double weight_decay = 0;  // of the group; a rule's own default_weight_decay() is only what groups start from
+  Dtype dtype = Dtype::f32;        // or f64
+  double lr_scale = 1;             // of the group
+  double weight_decay = 0;         // of the group; a rule's own default_weight_decay() is only what groups start from
   std::span<const double> sums{};  // of its tensor, by round, where the rule needs some
 };
 
@@ -88,6 +89,6 @@ std::unique_ptr<Optimizer> make(std::string_view spec);
 
 // Bytes one update moves between memory and processor: param and states read and written, grad read (and written when cleared). Measuring
 // comes on top.
-std::size_t bytes_per_element(const Optimizer& rule, Real dtype, bool clear_grad);
+std::size_t bytes_per_element(const Optimizer& rule, Dtype dtype, bool clear_grad);
 
 }  // namespace cohort::optim

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "cohort/base/failure_of.h"
+#include "cohort/base/isa.h"
 #include "cohort/base/spec.h"
-#include "cohort/optim/isa.h"
 #include "cohort/optim/rule.h"
 #include "cohort/optim/testing.h"
 
@@ -13,9 +13,15 @@ namespace {
 using testing::HasSubstr;
 
 std::vector<std::string> specs() {
-  std::vector<std::string> all{
-      "sgd(momentum=0.9)",      "sgd(momentum=0.9, nesterov=true)",    "adam(amsgrad=true)", "adamw(amsgrad=true)", "rmsprop(momentum=0.9)",
-      "rmsprop(centered=true)", "rmsprop(momentum=0.9, centered=true)", "lamb(adapt=all)", "lars(momentum=0)"};
+  std::vector<std::string> all{"sgd(momentum=0.9)",
+                               "sgd(momentum=0.9, nesterov=true)",
+                               "adam(amsgrad=true)",
+                               "adamw(amsgrad=true)",
+                               "rmsprop(momentum=0.9)",
+                               "rmsprop(centered=true)",
+                               "rmsprop(momentum=0.9, centered=true)",
+                               "lamb(adapt=all)",
+                               "lars(momentum=0)"};
   for (const Rule* rule : rules()) all.emplace_back(rule->name);
   return all;
 }
@@ -182,13 +188,15 @@ TEST(Update, RefusesBeforeItWrites) {
   EXPECT_THAT(failure_of([&] { field.update(*make("sgd"), {.step = 1, .lr = 0.1}); }).what, HasSubstr("has 0 states"));
   const Slice nowhere{.count = 3};
   EXPECT_THAT(failure_of([&] { make("sgd")->update(nowhere, {.step = 1, .lr = 0.1}); }).what, HasSubstr("null"));
+  const Slice half{.dtype = Dtype::bf16};
+  EXPECT_THAT(failure_of([&] { make("sgd")->update(half, {.step = 1, .lr = 0.1}); }).what, HasSubstr("a slice of bf16"));
   EXPECT_TRUE(field.same_bits(before));
 }
 
 TEST(Bytes, AreThoseOfOneFusedPass) {
-  EXPECT_EQ(bytes_per_element(*make("sgd"), Real::f32, false), 12u);               // w twice, g once
-  EXPECT_EQ(bytes_per_element(*make("sgd(momentum=0.9)"), Real::f32, true), 24u);  // w, b, g twice
-  EXPECT_EQ(bytes_per_element(*make("adam"), Real::f64, false), 56u);
+  EXPECT_EQ(bytes_per_element(*make("sgd"), Dtype::f32, false), 12u);               // w twice, g once
+  EXPECT_EQ(bytes_per_element(*make("sgd(momentum=0.9)"), Dtype::f32, true), 24u);  // w, b, g twice
+  EXPECT_EQ(bytes_per_element(*make("adam"), Dtype::f64, false), 56u);
 }
 
 }  // namespace

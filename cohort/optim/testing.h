@@ -15,7 +15,7 @@
 namespace cohort::optim {
 
 template <class T>
-constexpr Real kReal = sizeof(T) == 4 ? Real::f32 : Real::f64;
+constexpr Dtype kReal = sizeof(T) == 4 ? Dtype::f32 : Dtype::f64;
 
 template <class T>
 struct Field {

@@ -6,8 +6,9 @@ namespace cohort::queue {
 
 bool fusible(const Signature& signature) {
   if (signature.collective != Collective::all_reduce || signature.adasum || signature.parts.empty()) return false;
-  return std::all_of(signature.parts.begin(), signature.parts.end(),
-                     [&](const PartSignature& part) { return part.device == Device::cpu && part.dtype == signature.parts.front().dtype; });
+  return std::all_of(signature.parts.begin(), signature.parts.end(), [&](const PartSignature& part) {
+    return part.device.kind == DeviceKind::cpu && part.dtype == signature.parts.front().dtype;
+  });
 }
 
 namespace {

@@ -60,7 +60,7 @@ void put(Writer& out, const Signature& s) {
   out.length(s.parts.size());
   for (const PartSignature& part : s.parts) {
     out.number(byte_of(part.dtype));
-    out.number(byte_of(part.device));
+    out.number(byte_of(part.device.kind));
     out.length(part.shape.size());
     for (const auto length : part.shape) out.number(static_cast<std::uint64_t>(length));
   }
@@ -80,7 +80,7 @@ Signature get_signature(Reader& in) {
   s.parts.resize(in.length(6));
   for (PartSignature& part : s.parts) {
     part.dtype = in.word(Dtype::i16, "dtype");
-    part.device = in.word(Device::cuda, "device");
+    part.device.kind = in.word(DeviceKind::cuda, "device");
     part.shape.resize(in.length(8));
     for (auto& length : part.shape) length = static_cast<std::int64_t>(in.number<std::uint64_t>());
   }

@@ -90,7 +90,8 @@ struct Inspection {
       case all_reduce:
       case broadcast:
         require(in_place || p.in.count == p.out.count, "in has {} elements, out has {}", p.in.count, p.out.count);
-        require(in_place || (p.in.device == Device::cpu && p.out.device == Device::cpu), "memory of a GPU is worked on in place");
+        require(in_place || (p.in.device.kind == DeviceKind::cpu && p.out.device.kind == DeviceKind::cpu),
+                "memory of a GPU is worked on in place");
         break;
       case reduce_scatter: blocks(p.in, p.counts, "in"), one_block(p.out, p.counts, p.in, "out"); break;
       case all_gather:

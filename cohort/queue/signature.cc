@@ -24,7 +24,7 @@ Signature signature_of(const Operation& operation) {
                               operation.collective == Collective::scatter || operation.collective == Collective::all_to_all;
   for (const Part& part : operation.parts) {
     const Piece& piece = operation.collective == Collective::scatter ? part.out : part.in;
-    PartSignature& sign = s.parts.emplace_back(PartSignature{piece.dtype, piece.device, part.shape});
+    PartSignature& sign = s.parts.emplace_back(PartSignature{piece.dtype, {piece.device.kind}, part.shape});
     if (sign.shape.empty()) sign.shape = {static_cast<std::int64_t>(piece.count)};
     if (lengths_differ) sign.shape[0] = kAnyLength;
   }
@@ -74,7 +74,7 @@ std::optional<std::string> part_mismatch(const Sides& sides, Collective collecti
     return sides.text(head, "sent a tensor of shape", shape_text(left.shape), shape_text(right.shape));
   }
   if (left.device != right.device) {
-    const auto word = [](Device d) { return d == Device::cpu ? "the CPU" : "a GPU"; };
+    const auto word = [](Device d) { return d.kind == DeviceKind::cpu ? "the CPU" : "a GPU"; };
     return sides.text("devices", "had its tensor on", word(left.device), word(right.device));
   }
   return std::nullopt;

@@ -16,7 +16,7 @@ inline constexpr std::int64_t kAnyLength = -1;  // a dimension that may differ b
 
 struct PartSignature {
   Dtype dtype = Dtype::f32;
-  Device device = Device::cpu;
+  Device device = Device::cpu;  // without its index: ranks may use GPUs of different numbers
   std::vector<std::int64_t> shape{};
   bool operator==(const PartSignature&) const = default;
   std::size_t count() const;  // elements; only where no dimension is kAnyLength

@@ -13,6 +13,7 @@
 
 #include "cohort/base/failure_of.h"
 #include "cohort/collective/ranks.h"
+#include "cohort/sync/coded_reduce.h"
 
 namespace cohort::sync {
 namespace {
@@ -111,6 +112,32 @@ TEST(CommDtype, WhatItCannotConvertIsRefused) {
   run_ranks(1, [](Communicator& comm) {
     EXPECT_THAT(failure_of([&] { reduced(comm, at::full({3}, 1.0, at::kDouble), Precision::bf16, false); }).what, HasSubstr("Double"));
   });
+}
+
+at::Tensor reduced_by(Communicator& comm, const std::string& codec, const at::Tensor& mine, collective::Op op) {
+  const auto count = static_cast<std::size_t>(kCount);
+  const ElementRange whole[]{{0, count}};
+  CodedReduce reduce(codec::make(codec), Layout{{{"w", 0, count}}, count}, cut(whole, count, comm.size()), ReduceTo::all, comm);
+  const at::Tensor out = mine.clone();
+  reduce.reduce(comm, {out.data_ptr(), count, Dtype::f32}, {}, op, {.step = 1});
+  return out;
+}
+
+TEST(CommDtype, HasTheBitsOfTheCodecs) {
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    run_ranks(ranks, [&](Communicator& comm) {
+      at::Tensor mine = gradient_of(comm.rank().value);
+      mine.narrow(0, 0, 1000).mul_(std::exp2(-20));  // subnormal in fp16
+      mine.narrow(0, 1000, 50).mul_(1e6);            // infinite there
+      for (const auto op : {collective::Op::sum, collective::Op::average})
+        for (const auto dtype : {Precision::bf16, Precision::fp16})
+          for (const bool wide : {false, true}) {
+            const std::string codec = std::string(name_of(dtype)) + (wide ? "(sum=fp32)" : "(sum=comm)");
+            const at::Tensor a = reduced(comm, mine, dtype, wide, op), b = reduced_by(comm, codec, mine, op);
+            EXPECT_TRUE(at::equal(a.isnan(), b.isnan()) && at::equal(a.nan_to_num().view(at::kInt), b.nan_to_num().view(at::kInt)))
+                << codec << " on " << ranks;
+          }
+    });
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "cohort/sync/ownership.h"
 
+#include <algorithm>
+
 #include "cohort/optim/measure.h"
 
 namespace cohort::sync {

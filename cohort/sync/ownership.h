@@ -3,22 +3,16 @@
 // bits however many ranks share the work, and every piece starts on a 64-byte boundary. Pieces differ by a block at most; with more ranks
 // than blocks some own nothing.
 #pragma once
-#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "cohort/base/piece.h"
+
 namespace cohort::sync {
 
-struct Range {
-  std::size_t first = 0, count = 0;
-  std::size_t last() const { return first + count; }
-  Range overlap(const Range& other) const {
-    const std::size_t from = std::max(first, other.first), to = std::min(last(), other.last());
-    return {from, to > from ? to - from : 0};
-  }
-};
+using Range = ElementRange;
 
 // tensors: in the order they lie in memory. total: elements of the whole, with the gaps.
 std::vector<std::size_t> cut(std::span<const Range> tensors, std::size_t total, int ranks);

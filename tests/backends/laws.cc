@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "cohort/collective/kernels/half.h"
+#include "cohort/base/half.h"
 #include "tests/laws/reference.h"
 
 namespace cohort::collective {

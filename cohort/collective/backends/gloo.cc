@@ -65,7 +65,7 @@ class Gloo final : public TorchBackend {
   std::string text() const override { return fmt::format("gloo of torch, tcp on {}", address_); }
 
   bool carries(Collective collective, Dtype dtype, Op op, Device device, std::size_t /*largest*/) const override {
-    if (device != Device::cpu) return false;
+    if (device.kind != DeviceKind::cpu) return false;
     switch (collective) {
       case Collective::all_reduce:
       case Collective::reduce_scatter:

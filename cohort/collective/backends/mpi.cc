@@ -44,7 +44,7 @@ class Mpi final : public Backend {
   }
 
   bool carries(Collective collective, Dtype /*dtype*/, Op /*op*/, Device device, std::size_t largest) const override {
-    if (device != Device::cpu) return false;
+    if (device.kind != DeviceKind::cpu) return false;
     switch (collective) {
       case Collective::all_reduce:
       case Collective::reduce_scatter:

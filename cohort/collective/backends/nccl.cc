@@ -47,7 +47,7 @@ class Nccl final : public TorchBackend {
   std::string text() const override { return fmt::format("nccl of torch on cuda:{}", device_); }
 
   bool carries(Collective collective, Dtype dtype, Op op, Device device, std::size_t /*largest*/) const override {
-    if (device != Device::cuda) return false;
+    if (device.kind != DeviceKind::cuda) return false;
     switch (collective) {
       case Collective::all_reduce:
       case Collective::reduce_scatter:

@@ -50,7 +50,7 @@ bool even(const Layout& layout) {
 at::Tensor over(void* data, std::size_t count, at::ScalarType type, Device device) {
   static int nothing = 0;  // an empty tensor still wants an address
   auto options = at::TensorOptions().dtype(type);
-  if (device == Device::cuda) options = options.device(at::kCUDA);
+  if (device.kind == DeviceKind::cuda) options = options.device(at::Device(at::kCUDA, device.index));
   return at::from_blob(data == nullptr ? &nothing : data, {static_cast<int64_t>(count)}, options);
 }
 

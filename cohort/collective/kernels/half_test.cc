@@ -1,4 +1,4 @@
-#include "cohort/collective/kernels/half.h"
+#include "cohort/base/half.h"
 
 #include <gtest/gtest.h>
 

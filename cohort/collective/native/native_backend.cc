@@ -76,7 +76,8 @@ void NativeBackend::collective(Fingerprint print, const Call& call, Body body) {
 }
 
 Region NativeBackend::allocate(std::size_t bytes, Device device) {
-  if (device != Device::cpu) throw_failure(Kind::usage, "allocate: memory of a communicator is CPU memory; allocate GPU memory with torch");
+  if (device.kind != DeviceKind::cpu)
+    throw_failure(Kind::usage, "allocate: memory of a communicator is CPU memory; allocate GPU memory with torch");
   if (shares_with_anybody(peers_.links())) return peers_.arena()->allocate(bytes);
   auto pages = huge_pages(bytes);  // no peer can read it in place, but the kernel copies it
   void* const data = pages.get();

@@ -72,7 +72,7 @@ void NativeBackend::attach_backend(Deadline deadline) {
 }
 
 bool NativeBackend::delegated(Collective collective, Piece piece, Op op, std::size_t largest) const {
-  if (piece.device != Device::cpu && piece.dtype == Dtype::boolean && reduces(collective))
+  if (piece.device.kind != DeviceKind::cpu && piece.dtype == Dtype::boolean && reduces(collective))
     return false;  // only our kernels normalise bytes to 0 and 1
   return backend_ != nullptr &&
          backend_->carries(collective, backend_piece(piece).dtype, backend_op(piece.dtype, op), piece.device, largest);
@@ -80,7 +80,7 @@ bool NativeBackend::delegated(Collective collective, Piece piece, Op op, std::si
 
 void NativeBackend::check_piece(Piece piece, Collective collective, Op op) const {
   if (piece.data == nullptr && piece.count > 0) throw_failure(Kind::usage, "{}: null pointer with a count above zero", name_of(collective));
-  if (piece.device == Device::cpu || delegated(collective, piece, op, piece.count)) return;
+  if (piece.device.kind == DeviceKind::cpu || delegated(collective, piece, op, piece.count)) return;
   if (backend_ == nullptr)
     throw_failure(Kind::usage, "{}: the native backend works on CPU memory; copy the data to the host or use backend: nccl",
                   name_of(collective));
@@ -114,7 +114,7 @@ void NativeBackend::run_on_backend(Body body) {
 
 // The input as a backend takes it: scaled, bool as bytes, apart from the output. `how` keeps what is still to be done afterwards.
 Piece NativeBackend::prepared(Piece in, Piece out, Reduction& how, bool may_change) {
-  if (in.device != Device::cpu) {
+  if (in.device.kind != DeviceKind::cpu) {
     if (how.pre * how.post != 1.0 && (how.op != Op::sum || !real(in.dtype)))
       throw_failure(Kind::usage, "backend: {} scales sums of reals only on a GPU", backend_options_.name);
     how.post *= how.pre;  // a sum may be scaled afterwards
@@ -134,7 +134,7 @@ Piece NativeBackend::prepared(Piece in, Piece out, Reduction& how, bool may_chan
 
 void NativeBackend::finished(Piece out, const Reduction& how) {
   if (how.post == 1.0 || out.count == 0) return;
-  out.device == Device::cpu ? kernels().scale(out.dtype, out.data, out.count, how.post) : backend_->scale(out, how.post, stream_);
+  out.device.kind == DeviceKind::cpu ? kernels().scale(out.dtype, out.data, out.count, how.post) : backend_->scale(out, how.post, stream_);
 }
 
 void NativeBackend::all_reduce_on_backend(Piece data, Reduction how) {
@@ -154,7 +154,7 @@ void NativeBackend::reduce_scatter_on_backend(Piece in, Piece out, const Layout&
 
 void NativeBackend::all_gather_on_backend(Piece in, Piece out, const Layout& layout) {
   compare_fingerprints_first();
-  if (in.device == Device::cpu && overlap(in, out)) {
+  if (in.device.kind == DeviceKind::cpu && overlap(in, out)) {
     const Piece copy{peers_.scratch(in.bytes()), in.count, in.dtype, in.device};
     copy_piece(in, copy);
     in = copy;
@@ -199,7 +199,7 @@ void NativeBackend::all_to_all_on_backend(Piece in, Piece out, const Layout& sen
   if (!delegated(Collective::all_to_all, in, Op::sum, largest))
     return peers_.control_block() != nullptr ? shared::all_to_all(peers_, in, out, sends, recvs)
                                              : linked::all_to_all(peers_, in, out, sends, recvs);
-  if (in.device == Device::cpu && overlap(in, out)) {
+  if (in.device.kind == DeviceKind::cpu && overlap(in, out)) {
     const Piece copy{peers_.scratch(in.bytes()), in.count, in.dtype, in.device};
     copy_piece(in, copy);
     in = copy;

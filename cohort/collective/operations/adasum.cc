@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "cohort/collective/kernels/half.h"
+#include "cohort/base/half.h"
 #include "cohort/collective/kernels/kernels.h"
 
 namespace cohort::collective {
@@ -97,7 +97,7 @@ void run(Communicator& comm, Piece data, const Call& call) {
 
 void adasum(Communicator& comm, Piece data, const Call& call) {
   if (data.dtype > Dtype::f64) throw_failure(Kind::usage, "Adasum '{}' combines real numbers, not {}", call.name, name_of(data.dtype));
-  if (data.device != Device::cpu) throw_failure(Kind::usage, "Adasum '{}' works on memory of the CPU", call.name);
+  if (data.device.kind != DeviceKind::cpu) throw_failure(Kind::usage, "Adasum '{}' works on memory of the CPU", call.name);
   if (call.prescale != 1.0) kernels().scale(data.dtype, data.data, data.count, call.prescale);
   if (comm.size() > 1) {
     if (data.dtype == Dtype::f64)

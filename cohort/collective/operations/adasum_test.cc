@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "cohort/collective/kernels/half.h"
+#include "cohort/base/half.h"
 #include "cohort/collective/ranks.h"
 
 namespace cohort::collective {

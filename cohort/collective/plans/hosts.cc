@@ -4,7 +4,7 @@
 #include <numeric>
 #include <span>
 
-#include "cohort/collective/bracket.h"
+#include "cohort/base/bracket.h"
 
 namespace cohort::collective {
 namespace {
@@ -12,9 +12,9 @@ namespace {
 // The bracket over these hosts cuts their ranks where the bracket over the ranks does.
 bool branches(std::span<const std::size_t> sizes) {
   if (sizes.size() == 1) return true;
-  const auto left = sizes.first(split(sizes.size())), right = sizes.subspan(left.size());
+  const auto left = sizes.first(bracket_split(sizes.size())), right = sizes.subspan(left.size());
   const auto ranks = [](std::span<const std::size_t> some) { return std::accumulate(some.begin(), some.end(), std::size_t{0}); };
-  return ranks(left) == split(ranks(sizes)) && branches(left) && branches(right);
+  return ranks(left) == bracket_split(ranks(sizes)) && branches(left) && branches(right);
 }
 
 }  // namespace

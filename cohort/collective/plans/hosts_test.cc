@@ -10,7 +10,7 @@ namespace {
 // Sums inside hosts, then over hosts, written down.
 std::string in_layers(const Hosts& hosts, int first, int last) {
   if (last - first > 1) {
-    const int middle = first + static_cast<int>(split(static_cast<std::size_t>(last - first)));
+    const int middle = first + static_cast<int>(bracket_split(static_cast<std::size_t>(last - first)));
     return "(" + in_layers(hosts, first, middle) + "+" + in_layers(hosts, middle, last) + ")";
   }
   const auto& members = hosts.members(first);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/collective/bracket.h"
+#include "cohort/base/bracket.h"
 #include "cohort/collective/plans/all_reduce_plans.h"
 
 namespace cohort::collective {
@@ -15,7 +15,7 @@ using Texts = std::vector<std::string>;  // one per element
 
 inline std::string bracket_text(int first, int last) {
   if (last - first == 1) return std::to_string(first);
-  const int middle = first + static_cast<int>(split(static_cast<std::size_t>(last - first)));
+  const int middle = first + static_cast<int>(bracket_split(static_cast<std::size_t>(last - first)));
   return "(" + bracket_text(first, middle) + "+" + bracket_text(middle, last) + ")";
 }
 

@@ -2,13 +2,14 @@
 // AVX-512 was tried and left out: on slices in the L2 of an AMD EPYC sgd took 0 to 15 % less time, adam 5 to 50 % more; on larger slices
 // memory is the limit.
 // Owner: the process. Threads: any; use_isa() is for tests and measurements, before others run.
-// To add one: an enumerator, its row in isa.cc, its clones in elementwise.h and measure.cc.
+// To add one: an enumerator, its row in isa.cc, its clones in optim/elementwise.h, optim/measure.cc, codec/loops.h and
+// codec/codecs/int8.cc.
 #pragma once
 #include <cstdint>
 #include <span>
 #include <string_view>
 
-namespace cohort::optim {
+namespace cohort {
 
 enum class Isa : std::uint8_t { plain, avx2 };
 std::string_view name_of(Isa isa);
@@ -26,4 +27,4 @@ void use_isa(Isa isa);  // Kind::usage where it does not run
 #define COHORT_FOR_AVX2
 #endif
 
-}  // namespace cohort::optim
+}  // namespace cohort

@@ -1,15 +1,15 @@
-#include "cohort/collective/bracket.h"
+#include "cohort/base/bracket.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace cohort::collective {
+namespace cohort {
 namespace {
 
 std::string written(std::size_t low, std::size_t high) {
   if (high - low == 1) return std::to_string(low);
-  const std::size_t middle = low + split(high - low);
+  const std::size_t middle = low + bracket_split(high - low);
   return "(" + written(low, middle) + "+" + written(middle, high) + ")";
 }
 
@@ -26,9 +26,10 @@ TEST(Bracket, IsTheOneWrittenDownForOneToNineRanks) {
 }
 
 TEST(Bracket, SplitsAtTheLargestPowerOfTwoBelow) {
-  static_assert(split(2) == 1 && split(3) == 2 && split(4) == 2 && split(5) == 4 && split(1000) == 512 && split(1024) == 512);
-  EXPECT_EQ(split((std::size_t{1} << 63) + 1), std::size_t{1} << 63);
+  static_assert(bracket_split(2) == 1 && bracket_split(3) == 2 && bracket_split(4) == 2 && bracket_split(5) == 4 &&
+                bracket_split(1000) == 512 && bracket_split(1024) == 512);
+  EXPECT_EQ(bracket_split((std::size_t{1} << 63) + 1), std::size_t{1} << 63);
 }
 
 }  // namespace
-}  // namespace cohort::collective
+}  // namespace cohort

@@ -1,4 +1,4 @@
-#include "cohort/optim/isa.h"
+#include "cohort/base/isa.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,7 +6,7 @@
 
 #include "cohort/base/error.h"
 
-namespace cohort::optim {
+namespace cohort {
 namespace {
 
 std::vector<Isa> runnable() {
@@ -36,9 +36,9 @@ Isa current_isa() { return chosen().load(std::memory_order_relaxed); }
 void use_isa(Isa isa) {
   const auto isas = runnable_isas();
   if (std::find(isas.begin(), isas.end(), isa) == isas.end())
-    throw_failure(Kind::usage, "optim: {} instructions do not run on this processor; the widest that do are {}", name_of(isa),
+    throw_failure(Kind::usage, "{} instructions do not run on this processor; the widest that do are {}", name_of(isa),
                   name_of(isas.back()));
   chosen().store(isa, std::memory_order_relaxed);
 }
 
-}  // namespace cohort::optim
+}  // namespace cohort

@@ -5,7 +5,7 @@
 #pragma once
 #include <cstdint>
 
-namespace cohort::collective {
+namespace cohort {
 
 // Always inlined: files compiled for wider instruction sets use these, and must not leave copies the linker could pick for all files.
 template <class F, class U>
@@ -53,4 +53,4 @@ constexpr std::uint16_t to_bf16(float wide) {
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-}  // namespace cohort::collective
+}  // namespace cohort
