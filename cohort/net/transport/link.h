@@ -102,7 +102,7 @@ class PeerLinks {
   // called often, by this thread, with no lock held; it may start sends and receives, and must neither wait nor throw. Meanwhile messages of
   // all peers are read on, as in next().
   virtual bool await(const std::function<bool()>& done, Deadline deadline) = 0;
-  virtual bool poll_once() = 0;              // a step of progress if no other thread makes it now; true when something moved; never sleeps
+  virtual bool poll_once() = 0;              // a step of progress, if no other thread is at it; true when something moved; never sleeps
   virtual void wake_waiters() noexcept = 0;  // those in await() ask done() again: it depends on something else that changed
   // Drops unexpected messages of the range (left over by a finished or failed operation).
   virtual void discard(TagRange range) = 0;

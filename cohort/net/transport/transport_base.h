@@ -51,7 +51,7 @@ Error left_error(Rank rank);         // sent a goodbye
 bool left_politely(const Error& e);  // e is that
 Error died_error(Rank rank);         // ended without a goodbye
 Error aborted_error(Rank by, const Error& cause);
-bool aborted_by(Rank peer, const Error& e);                // e is that: the peer aborted all its links, not the one to us
+bool aborted_by(Rank peer, const Error& e);              // e is that: the peer aborted all its links, not the one to us
 Error link_given_up_error(Rank by, const Error& cause);  // its link to us failed there, and no other
 
 class TransportBase : public PeerLinks {
