@@ -101,6 +101,7 @@ class Run(unittest.TestCase):
 
     def test_a_name_in_the_list_of_needs_that_no_test_has_is_a_fault(self):
         self.build.add("elastic.Hosts_spread", "true", "process")
+        self.build.add("elastic.Process_full_disk", "true", "process")
         self.assertEqual(self.build.run("--check")[0], 0)
         self.build.lines.clear()
         self.build.add("elastic.Other", "true")

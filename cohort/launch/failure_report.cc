@@ -64,7 +64,7 @@ std::vector<std::string> StderrTail::lines() const {
 
 int blamed_rank(const std::vector<std::string>& last_lines, int rank) {
   static const std::regex kLoss(
-      R"(\brank (\d{1,9}) (at \S+ )?(left|died|aborted|ended the run)\b|\bfailed on rank (\d{1,9}), which reports the cause)");
+      R"(\brank (\d{1,9}) (at \S+ )?(left|died|aborted|ended the run|gave up its link)\b|\bfailed on rank (\d{1,9}), which reports the cause)");
   for (auto line = last_lines.rbegin(); line != last_lines.rend(); ++line)
     if (std::smatch found; std::regex_search(*line, found, kLoss))
       if (const int other = std::stoi(found[1].matched ? found[1] : found[4]); other != rank) return other;

@@ -254,6 +254,7 @@ TEST(FailureReport, NamesTheRankOverWhoseLossARankFailed) {
   EXPECT_EQ(blamed_rank({"all_reduce 'x' #2 on rank 0: tcp: rank 3 at 127.0.0.1:51000 died (closed the connection)"}, 0), 3);
   EXPECT_EQ(blamed_rank({"rank 2 aborted: rank 0 died"}, 1), 2);
   EXPECT_EQ(blamed_rank({"RuntimeError: rank 1 ended the run: epoch 0, step 1: ValueError: no such point: 11"}, 0), 1);
+  EXPECT_EQ(blamed_rank({"rank 2 gave up its link to us: bad checksum"}, 1), 2);
   EXPECT_EQ(blamed_rank({"rank 4 left"}, 4), -1) << "of itself";
   EXPECT_EQ(blamed_rank({"frank 4 left", "rank 5 lefty", "rank 99999999999 died"}, 1), -1);
   EXPECT_EQ(blamed_rank({}, 0), -1);

@@ -1,5 +1,5 @@
 // backend_rank laws | die | sum: one rank as a process, with the backend of COHORT_BACKEND.
-//   laws  holds every law of a backend and prints "rank R of N: 11 laws hold"
+//   laws  holds every law of a backend and prints "rank R of N: 12 laws hold"
 //   die   all ranks reduce without end, rank 1 kills itself in the middle; the others print the error they got, and how soon
 //   sum   one all_reduce; prints its explain()
 #include <fmt/format.h>

@@ -91,7 +91,7 @@ TEST(AutoProcess, LogsTheFiguresAndWorks) {
       capture("COHORT_BACKEND=auto COHORT_DETERMINISTIC=false COHORT_LOG=info " COHORT_BINARY " run -n 2 -- " BACKEND_RANK " laws");
   EXPECT_EQ(run.status, 0) << run.text;
   EXPECT_THAT(run.text, AllOf(HasSubstr("backend: auto takes "), HasSubstr("native reduces 64 KiB in "), HasSubstr("mpi not tried: "),
-                              HasSubstr("nccl not tried: it moves GPU memory only"), HasSubstr("rank 1 of 2: 11 laws hold")));
+                              HasSubstr("nccl not tried: it moves GPU memory only"), HasSubstr("rank 1 of 2: 12 laws hold")));
 }
 
 // A backend that opens and then fails: on every rank, on one, or by standing still (broken_backend.cc). No rank waits for the job's
@@ -111,7 +111,7 @@ TEST(AutoChoice, GoesOnWithoutABackendThatDoesNotWork) {
                                          how, transport));
     EXPECT_EQ(run.status, 0) << how << " over " << transport << ": " << run.text;
     EXPECT_THAT(run.text,
-                AllOf(HasSubstr("backend: auto takes native: "), HasSubstr("gloo failed: "), HasSubstr("rank 1 of 3: 11 laws hold")));
+                AllOf(HasSubstr("backend: auto takes native: "), HasSubstr("gloo failed: "), HasSubstr("rank 1 of 3: 12 laws hold")));
     EXPECT_THAT(run.text,
                 HasSubstr(fmt::format(fmt::runtime(warning), "backend: auto goes on without gloo, which failed when it was tried: ")));
     EXPECT_LT(Clock::now() - start, 30s * slowdown());

@@ -217,6 +217,35 @@ void messages_and_groups_work_beside_it(Communicator& comm) {
   comm.barrier();
 }
 
+void peer_channels_work_beside_it(Communicator& comm) {
+  const int n = comm.size(), me = comm.rank().value;
+  const auto channel = comm.channel();
+  const Deadline soon = Deadline::in(Seconds{60});
+  std::string broken;
+  std::jthread messages([&] {
+    try {
+      std::vector<double> out(300'001, me), in(300'001);
+      for (int i = 0; i < 10; ++i) {
+        auto receiving = channel->recv(Rank{(me + n - 1) % n}, 7, piece(std::span(in)));
+        auto sending = channel->send(Rank{(me + 1) % n}, 7, piece(std::span(out)));
+        sending.wait(soon);
+        receiving.wait(soon);
+        expect(in.front() == (me + n - 1) % n && in.back() == in.front(), "a message of {}", in.back());
+      }
+    } catch (const std::exception& error) {
+      broken = error.what();
+    }
+  });
+  for (int i = 0; i < 10; ++i) {
+    std::vector<float> values(30'000, 1.0F);
+    comm.all_reduce(piece(std::span(values)), Op::sum);
+    expect(values.back() == static_cast<float>(n), "an all_reduce beside it gave {}", values.back());
+  }
+  messages.join();
+  expect(broken.empty(), "{}", broken);
+  comm.barrier();  // nobody closes its channel before all have what they wait for
+}
+
 void children_run_side_by_side(Communicator& comm) {
   std::vector<std::unique_ptr<Communicator>> children;
   for (int child = 0; child < 3; ++child) children.push_back(comm.split(0));
@@ -264,6 +293,7 @@ constexpr BackendLaw kLaws[]{
     {"RootsGiveAndTake", roots_give_and_take},
     {"AllToAllTransposes", all_to_all_transposes},
     {"MessagesAndGroupsWorkBesideIt", messages_and_groups_work_beside_it},
+    {"PeerChannelsWorkBesideIt", peer_channels_work_beside_it},
     {"ChildrenRunSideBySide", children_run_side_by_side},
     {"DisagreementIsNamedAndMovesNothing", disagreement_is_named_and_moves_nothing},
 };

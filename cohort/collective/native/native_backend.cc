@@ -132,13 +132,6 @@ void NativeBackend::all_reduce(std::span<const Piece> pieces, Op op, const Call&
   });
 }
 
-void NativeBackend::count(Collective collective, std::size_t elements, Dtype dtype) {
-  auto& row = counters_->rows[static_cast<std::size_t>(collective)];
-  row.calls.fetch_add(1, std::memory_order_relaxed);
-  row.elements.fetch_add(elements, std::memory_order_relaxed);
-  row.bytes.fetch_add(elements * size_of(dtype), std::memory_order_relaxed);
-}
-
 Moved NativeBackend::moved(Collective collective) const {
   const auto& row = counters_->rows[static_cast<std::size_t>(collective)];
   return {row.calls.load(std::memory_order_relaxed), row.elements.load(std::memory_order_relaxed),

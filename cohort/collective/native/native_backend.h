@@ -1,26 +1,18 @@
 // The native backend: a Communicator over links to all peers, and over shared memory where they share it.
 // Members are grouped by who may touch them; see communicator.h for the promises.
 #pragma once
-#include <array>
 #include <atomic>
 #include <memory>
 #include <vector>
 
 #include "cohort/collective/communicator.h"
+#include "cohort/collective/moved_counters.h"
 #include "cohort/collective/native/observed_operation.h"
 #include "cohort/collective/operations/all_reduce.h"
 #include "cohort/collective/operations/collectives.h"
 #include "cohort/collective/plugin/backend.h"
 
 namespace cohort::collective {
-
-// Elements received, by collective. Shared by a communicator and its children: the parent counts for all.
-struct MovedCounters {
-  struct Row {
-    std::atomic<std::uint64_t> calls{0}, elements{0}, bytes{0};
-  };
-  std::array<Row, kCollectives> rows;
-};
 
 inline constexpr std::uint32_t kWorldChannel = 1;
 
@@ -56,6 +48,7 @@ class NativeBackend final : public Communicator {
   void send(Piece data, Rank to, std::uint32_t tag, const Call& call) override;
   void recv(Piece data, Rank from, std::uint32_t tag, const Call& call) override;
   Message next(std::uint32_t first_tag, std::uint32_t last_tag, const Call& call) override;
+  std::unique_ptr<PeerChannel> channel() override;
   std::unique_ptr<Communicator> split(int color, int key, const Call& call) override;
   std::unique_ptr<Communicator> subset(std::span<const Rank> ranks, const Call& call) override;
   void abort(const Error& error) noexcept override;
@@ -68,7 +61,7 @@ class NativeBackend final : public Communicator {
   // Runs body between the checks every collective shares: busy, fingerprint, sticky failure, the operation's name in errors, a trace span.
   template <class Body>
   void collective(Fingerprint print, const Call& call, Body body);
-  void count(Collective collective, std::size_t elements, Dtype dtype);
+  void count(Collective collective, std::size_t elements, Dtype dtype) { counters_->count(collective, elements, dtype); }
   void agree();                                                     // fingerprints compared, nothing moved
   void synchronize(Fingerprint print, const Call& call);            // a collective that does nothing else
   void gather_small(ConstBytes mine, Bytes all, const Call& call);  // a few bytes of every rank, as part of a split
@@ -109,6 +102,7 @@ class NativeBackend final : public Communicator {
   const int cores_;
   const BackendOptions backend_options_;
   std::unique_ptr<Backend> backend_;  // constant after connect(); nullptr: we do every collective ourselves
+  std::atomic<std::uint32_t> channels_{0};  // opened by channel()
   std::atomic_flag busy_;
   std::uint64_t number_ = 0;  // of the last operation; owned by the thread that runs the collective
   void* stream_ = nullptr;    // of the running one; likewise

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cohort/collective/channel/channel_core.h"
 #include "cohort/collective/native/native_backend.h"
 #include "cohort/collective/operations/selector.h"
 
@@ -73,6 +74,13 @@ Message NativeBackend::next_message(TagRange range, Deadline deadline) {
       if (failure.kind() != Kind::timeout || deadline.passed()) throw;
     }
   }
+}
+
+// Not through between(): a lost peer is a matter of the calls to it. Communicators' channels are 1 or have bit 1, so this is none of them.
+std::unique_ptr<PeerChannel> NativeBackend::channel() {
+  const auto channel = static_cast<std::uint32_t>(mix(peers_.channel(), 1 + channels_.fetch_add(1)) >> 32) & ~3u;
+  return std::make_unique<PeerChannel>(
+      std::make_shared<ChannelCore>(peers_.shared_links(), peers_.members(), peers_.rank(), channel, counters_));
 }
 
 std::unique_ptr<Communicator> NativeBackend::split(int color, int key, const Call& call) {

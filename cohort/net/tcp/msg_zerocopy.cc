@@ -20,6 +20,7 @@ void MsgZeroCopy::enable(int fd) {
 void MsgZeroCopy::sent(const std::shared_ptr<Sending>& sending) {
   if (in_flight_.empty() || in_flight_.back().sending != sending) in_flight_.push_back({sending, next_, 0, 0, false});
   ++in_flight_.back().count;
+  ++sending->in_card;
   ++next_;
 }
 
@@ -38,7 +39,10 @@ void MsgZeroCopy::completed(std::uint32_t first, std::uint32_t last, bool copied
   }
   for (std::uint32_t number = first;; ++number) {
     for (InFlight& one : in_flight_)
-      if (number - one.first < one.count) ++one.completed;
+      if (number - one.first < one.count) {
+        ++one.completed;
+        --one.sending->in_card;
+      }
     if (number == last) return;
   }
 }

@@ -33,6 +33,17 @@ TEST(MsgZeroCopy, CompletesASendWhenTheKernelHasReleasedAllItsPieces) {
   EXPECT_FALSE(z.in_flight());
 }
 
+TEST(MsgZeroCopy, ASendTakesNoCopyWhileTheKernelReadsItsMemory) {
+  MsgZeroCopy z;
+  std::vector<std::byte> memory(4);
+  const auto a = std::make_shared<Sending>(Rank{1}, Tag{}, memory);
+  z.sent(a);
+  EXPECT_FALSE(a->take_copy());
+  z.completed(0, 0, false);
+  EXPECT_TRUE(a->take_copy());
+  EXPECT_NE(a->bytes.data(), memory.data());
+}
+
 TEST(MsgZeroCopy, IsOffUntilEnabledAndAfterTheKernelCopied) {
   const Fd fd{::socket(AF_INET, SOCK_STREAM, 0)};
   MsgZeroCopy z;

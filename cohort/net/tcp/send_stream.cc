@@ -84,6 +84,7 @@ bool SendStream::write(Item& item, Push& result) {
   for (std::uint64_t limit = item.sent + kBlockBytes; item.sent < item.total;) {
     if (item.sent >= limit) return false;                    // reading gets its turn
     if (item.sending && !item.sending->pin()) return false;  // cancelled: its link is about to fail, and stop() to clean up
+    if (item.sending) item.body = item.sending->bytes;       // it may be a copy by now
     Parts parts;
     if (item.raw.empty())
       gather(item, parts);

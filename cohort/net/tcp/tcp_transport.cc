@@ -35,11 +35,12 @@ SpinPolicy near_patience(std::size_t ranks) {
 constexpr std::size_t kLowWater = 256_KiB, kLarge = 32_KiB;
 constexpr SpinPolicy kFar{.pauses = 50, .yields = 0};
 
-// The body of an abort frame: the rank that caused it, and the reason.
-std::vector<std::byte> abort_body(const Error& why) {
-  const std::string_view text = std::string_view(why.what).substr(0, 4_KiB - 4);
+// The body of an abort frame: the rank that caused it, and the reason. kThisLink instead of a rank: the sender's links to others go on.
+constexpr Rank kThisLink{-2};
+std::vector<std::byte> abort_body(Rank cause, std::string_view what) {
+  const std::string_view text = what.substr(0, 4_KiB - 4);
   std::vector<std::byte> body(4);
-  store_le<std::uint32_t>(body.data(), static_cast<std::uint32_t>(why.rank.value));
+  store_le<std::uint32_t>(body.data(), static_cast<std::uint32_t>(cause.value));
   body.insert(body.end(), as_bytes(text).begin(), as_bytes(text).end());
   return body;
 }
@@ -139,7 +140,10 @@ void TcpTransport::ended(TcpPeer& p, const ReceiveStream::Pull& how) {
     case ReceiveStream::End::goodbye:
       if (std::all_of(all.begin(), all.end(), [](const TcpPeer* s) { return s->left.load(); })) lost(p.rank, left_error(p.rank), true);
       return;
-    case ReceiveStream::End::aborted: return lost(p.rank, aborted_error(p.rank, abort_cause(how.text)));
+    case ReceiveStream::End::aborted: {
+      const Error cause = abort_cause(how.text);
+      return lost(p.rank, cause.rank == kThisLink ? link_given_up_error(p.rank, cause) : aborted_error(p.rank, cause));
+    }
     case ReceiveStream::End::closed:
       return lost(p.rank,
                   {Kind::peer_lost, fmt::format("tcp: rank {} at {} died ({})", p.rank.value, p.connection.where(), how.text), p.rank});
@@ -212,22 +216,22 @@ void TcpTransport::on_room(Rank rank) {
   wake();
 }
 
-void TcpTransport::stop(TcpPeer& p, const Error& why) noexcept {
-  p.out.stop(kAbortFrame, abort_body(why));
+void TcpTransport::stop(TcpPeer& p, Rank cause, const Error& why) noexcept {
+  p.out.stop(kAbortFrame, abort_body(cause, why.what));
   p.out.push();
   if (p.out.waiting()) monitor_wake_.notify();  // there may be no driver
 }
 
 void TcpTransport::send_abort(const Error& error) noexcept {
   for (const auto& p : peers_)
-    if (!p->over.load()) stop(*p, error);
+    if (!p->over.load()) stop(*p, error.rank, error);
 }
 
 void TcpTransport::on_failed(Rank rank) noexcept {
   if (rank == this->rank()) return;
   for (TcpPeer* const p : streams(rank))
     if (!p->over.exchange(true))  // else the peer ended it, and needs no frame
-      stop(*p, mailbox_.failure(rank).value_or(Error{Kind::aborted, "the link was given up", kNoRank}));
+      stop(*p, kThisLink, mailbox_.failure(rank).value_or(Error{Kind::aborted, "the link was given up", kNoRank}));
 }
 
 }  // namespace cohort::net

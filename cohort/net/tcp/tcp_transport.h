@@ -81,7 +81,7 @@ class TcpTransport : public TransportBase {  // MixedTransport derives from it a
   void add(Rank rank, ControlConnection connection, const TcpPlan& plan, StreamId stream_id);
   bool move(TcpPeer& p);
   void ended(TcpPeer& p, const ReceiveStream::Pull& how);
-  void stop(TcpPeer& p, const Error& why) noexcept;
+  void stop(TcpPeer& p, Rank cause, const Error& why) noexcept;
   static ReadUrgency urgency(TcpPeer& p);
   void list_polls();
   static void set_low_water(TcpPeer& p);

@@ -1,5 +1,6 @@
 // The claims of conformance.h about failures, aborts and peers that leave. Compiled once for all transports.
 #include "cohort/net/transport/conformance.h"
+#include "cohort/net/transport/transport_base.h"
 
 namespace cohort::net {
 namespace {
@@ -20,6 +21,23 @@ TEST_P(Conformance, StaysUsableAfterALengthMismatch) {
       EXPECT_TRUE(recv_now(links, 0, 300'000, {0, 1}) == data);
     }
   });
+}
+
+// A peer may hear of it (tcp), and must not take it for an abort of all links.
+TEST_P(Conformance, TheFailureOfOneLinkIsNoAbortToItsPeer) {
+  const AllPeerLinks world = make(3);
+  world[0]->link(Rank{1}).fail({Kind::corrupt, "bad bytes", Rank{1}});
+  send_now(*world[0], 2, pattern(4, 1), {0, 3});
+  EXPECT_EQ(recv_now(*world[2], 0, 4, {0, 3}), pattern(4, 1));
+  std::vector<std::byte> buffer(4);
+  world[1]->await([&] { return world[1]->failure(Rank{0}).has_value(); }, Deadline::in(10ms));
+  if (const auto heard = world[1]->failure(Rank{0})) {
+    EXPECT_FALSE(aborted_by(Rank{0}, *heard)) << heard->what;
+    EXPECT_THAT(heard->what, ::testing::HasSubstr("bad bytes"));
+  }
+  world[0]->abort({Kind::usage, "enough", Rank{0}});
+  ASSERT_TRUE(world[2]->await([&] { return world[2]->failure(Rank{0}).has_value(); }, soon()));
+  EXPECT_TRUE(aborted_by(Rank{0}, *world[2]->failure(Rank{0})));
 }
 
 TEST_P(Conformance, FailsForGoodWithTheFirstError) {

@@ -92,6 +92,72 @@ TEST_P(Conformance, NeverTouchesTheBufferOfAnAbandonedReceive) {
   EXPECT_EQ(buffer, std::vector<std::byte>(4, std::byte{0xAA}));
 }
 
+// Large messages of these tags stay with the sender until their receive is posted.
+constexpr std::uint32_t kUnposted = kCollectiveTags | 5;
+
+TEST_P(Conformance, ADetachedSendArrivesThoughItsMemoryIsUsedAgain) {
+  AllPeerLinks world = make(2);
+  const auto data = pattern(16_MiB, 4);
+  auto lent = data;
+  auto sending = world[0]->link(Rank{1}).send(lent, {1, kUnposted});
+  ASSERT_FALSE(sending.done());
+  on_all_ranks(world, [&](PeerLinks& links) {
+    if (links.rank() == Rank{1}) {
+      EXPECT_TRUE(recv_now(links, 0, data.size(), {1, kUnposted}) == data);
+      send_now(links, 0, pattern(4, 1), {1, 6});
+    } else {
+      sending.detach();
+      EXPECT_TRUE(sending.done());
+      std::fill(lent.begin(), lent.end(), std::byte{0});
+      EXPECT_EQ(recv_now(links, 1, 4, {1, 6}), pattern(4, 1));  // makes progress on the other
+    }
+  });
+}
+
+TEST_P(Conformance, TheMessageOfADetachedReceiveIsDroppedWhenItComes) {
+  AllPeerLinks world = make(2);
+  std::vector<std::byte> buffer(300'000, std::byte{0xAA});
+  auto receiving = world[0]->link(Rank{1}).recv(buffer, {1, 5});
+  receiving.detach();
+  on_all_ranks(world, [](PeerLinks& links) {
+    if (links.rank() == Rank{1}) {
+      send_now(links, 0, pattern(300'000, 1), {1, 5});
+      send_now(links, 0, pattern(4, 2), {1, 6});
+    } else {
+      EXPECT_EQ(recv_now(links, 1, 4, {1, 6}), pattern(4, 2));
+      EXPECT_FALSE(links.try_next({1, 5, 5}));
+    }
+  });
+  EXPECT_EQ(buffer, std::vector<std::byte>(300'000, std::byte{0xAA}));
+}
+
+TEST_P(Conformance, AwaitsOneOfSeveralReceivesAndMessagesOfARange) {
+  AllPeerLinks world = make(3);
+  on_all_ranks(world, [](PeerLinks& links) {
+    if (links.rank() != Rank{0}) return send_now(links, 0, pattern(4, 1), {2, static_cast<std::uint32_t>(links.rank().value)});
+    std::vector<std::byte> never(4), one(4);
+    auto a = links.link(Rank{1}).recv(never, {1, 5}), b = links.link(Rank{1}).recv(one, {2, 1});
+    ASSERT_TRUE(links.await([&] { return a.done() || b.done(); }, soon()));
+    EXPECT_TRUE(b.done() && !a.done());
+    std::optional<Message> message;
+    ASSERT_TRUE(links.await([&] { return (message = links.try_next({2, 2, 9})).has_value(); }, soon()));
+    EXPECT_EQ(message->from, Rank{2});
+    EXPECT_FALSE(links.await([] { return false; }, Deadline::in(1ms)));
+  });
+}
+
+TEST_P(Conformance, WakesThoseWhoAwaitSomethingElse) {
+  AllPeerLinks world = make(2);
+  std::atomic<bool> ready{false}, asleep{false};
+  auto waiter = std::async(std::launch::async, [&] {
+    return world[0]->await([&] { return asleep = true, ready.load(); }, soon());
+  });
+  while (!asleep) std::this_thread::yield();
+  ready = true;
+  world[0]->wake_waiters();
+  EXPECT_TRUE(waiter.get());
+}
+
 TEST_P(Conformance, PollsWithoutSleeping) {
   AllPeerLinks world = make(2);
   std::vector<std::byte> buffer(4);

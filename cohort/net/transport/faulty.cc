@@ -30,6 +30,8 @@ class CorruptedSend final : public Pending::State {
   }
   void wait(Deadline deadline) override { inner_.wait(deadline); }
   bool poll() override { return inner_.poll(); }
+  bool done() const override { return inner_.done(); }
+  void detach() override { inner_.detach(); }
 
  private:
   std::vector<std::byte> bytes_;
@@ -79,6 +81,10 @@ class FaultyPeerLinks final : public PeerLinks {
     return *links_[static_cast<std::size_t>(peer.value)];
   }
   Message next(TagRange range, Deadline deadline) override { return inner_->next(range, deadline); }
+  std::optional<Message> try_next(TagRange range) override { return inner_->try_next(range); }
+  bool await(const std::function<bool()>& done, Deadline deadline) override { return inner_->await(done, deadline); }
+  bool poll_once() override { return inner_->poll_once(); }
+  void wake_waiters() noexcept override { inner_->wake_waiters(); }
   void discard(TagRange range) override { inner_->discard(range); }
   std::optional<Error> failure(Rank peer) const override { return inner_->failure(peer); }
   void abort(const Error& error) noexcept override { inner_->abort(error); }

@@ -24,6 +24,8 @@ class Pending {
     virtual ~State() = default;
     virtual void wait(Deadline deadline) = 0;  // throws the link's Failure, or Kind::timeout naming peer, direction and tag
     virtual bool poll() = 0;                   // true once done or failed; makes progress, never sleeps
+    virtual bool done() const = 0;             // the same without progress: a load or two
+    virtual void detach() = 0;                 // see below
   };
   Pending() = default;
   explicit Pending(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -46,6 +48,13 @@ class Pending {
     return true;
   }
   bool poll() { return !state_ || state_->poll(); }
+  bool done() const { return !state_ || state_->done(); }
+  // Gives the buffer back at once and lets go of the message without failing the link: a send goes on from a copy of it, and the message of
+  // a receive is dropped when it comes. A send that the network card reads in place is waited for, at most a second; when the peer's host
+  // takes nothing in that time, the link fails as above.
+  void detach() {
+    if (auto state = std::move(state_)) state->detach();
+  }
 
  private:
   std::shared_ptr<State> state_;  // shared with the transport, which completes it
@@ -87,6 +96,14 @@ class PeerLinks {
   // The next message of the range from any peer (MPI_ANY_SOURCE), in order of arrival. Fails when any peer it could come from has failed
   // and nothing of the range is waiting.
   virtual Message next(TagRange range, Deadline deadline) = 0;
+  // The same, or nothing when none of the range has arrived. Makes no progress and does not fail.
+  virtual std::optional<Message> try_next(TagRange range) = 0;
+  // Until done() is true or the deadline passed (false): what waits for one of several Pendings, or for messages, does it here. done() is
+  // called often, by this thread, with no lock held; it may start sends and receives, and must neither wait nor throw. Meanwhile messages of
+  // all peers are read on, as in next().
+  virtual bool await(const std::function<bool()>& done, Deadline deadline) = 0;
+  virtual bool poll_once() = 0;              // a step of progress, if no other thread is at it; true when something moved; never sleeps
+  virtual void wake_waiters() noexcept = 0;  // those in await() ask done() again: it depends on something else that changed
   // Drops unexpected messages of the range (left over by a finished or failed operation).
   virtual void discard(TagRange range) = 0;
   // The first failure of that peer, if any. Killed peers are detected within 100 ms even while nobody waits for them.

@@ -16,6 +16,8 @@ class Late final : public Pending::State {
     if (fails_) throw_failure(Kind::peer_lost, "rank 1 died");
   }
   bool poll() override { return ends_; }
+  bool done() const override { return ends_; }
+  void detach() override {}
 
  private:
   const bool ends_, fails_;

@@ -61,6 +61,22 @@ void Mailbox::cancel(const std::shared_ptr<Receive>& receive) {
   receive->cancel();
 }
 
+void Mailbox::drop(const std::shared_ptr<Receive>& receive) {
+  const std::lock_guard lock(mutex_);
+  if (receive->done()) return;
+  PeerQueues& queues = queues_[index(receive->from())];
+  auto& unexpected = queues.unexpected_messages;
+  const auto half = std::find_if(unexpected.begin(), unexpected.end(), [&](const auto& message) { return message->receive == receive; });
+  if (half != unexpected.end())
+    take_unexpected(queues, static_cast<std::size_t>(half - unexpected.begin()))->dropped = true;
+  else if (std::erase(queues.posted, receive) > 0)
+    queues.dropped.push_back(receive->tag());
+  else
+    std::erase(queues.filling, receive);
+  receive->cancel();
+  receive->finish({});
+}
+
 std::optional<Message> Mailbox::take(TagRange range) {
   const std::lock_guard lock(mutex_);
   PeerQueues* best = nullptr;
@@ -121,6 +137,7 @@ std::optional<ReceiveSlot> Mailbox::arrive(Rank from, Tag tag, std::uint64_t len
       receive->finish(wrong_length(*receive, length));
     return slot;
   }
+  if (std::erase(queues.dropped, tag) > 0) return slot;
   if (must_pause(queues, slot, urgency, stream_id)) return queues.paused = true, std::nullopt;
   slot.unexpected_ = std::make_shared<UnexpectedMessage>();
   slot.unexpected_->from = from;
@@ -203,6 +220,7 @@ bool Mailbox::fail(Rank peer, const Error& error, bool polite) {
   };
   for (const auto& receive : queues.posted) end(receive);
   queues.posted.clear();
+  queues.dropped.clear();
   for (const auto& receive : std::exchange(queues.filling, {})) end(receive);
   for (std::size_t at = 0; at < queues.unexpected_messages.size();) {
     if (queues.unexpected_messages[at]->arrived) {

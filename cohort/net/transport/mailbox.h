@@ -39,8 +39,22 @@ class BorrowedBuffer {
   void cancel();                               // returns when nobody has it pinned, at most one piece of copying later
   void set_done() { state_.fetch_or(kDone); }  // sequentially consistent with the checks for sleepers: transport_base.h
 
+ protected:
+  // While it exists pin() waits, and nobody has the memory pinned.
+  class Hold {
+   public:
+    explicit Hold(BorrowedBuffer& buffer);
+    ~Hold() { buffer_.state_.fetch_and(~kHeld, std::memory_order_release); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    BorrowedBuffer& buffer_;
+  };
+
  private:
-  static constexpr std::uint32_t kPinned = 1, kCancelled = 2, kDone = 4;
+  void await_unpinned() const;
+  static constexpr std::uint32_t kPinned = 1, kCancelled = 2, kDone = 4, kHeld = 8;
   std::atomic<std::uint32_t> state_{0};
 };
 
@@ -118,6 +132,8 @@ class Mailbox {
   std::shared_ptr<Receive> post(Rank from, Tag tag, Bytes into);  // may be done() at once; never throws a link's failure
   // The buffer is the caller's again when this returns. A message half way into it is dropped; any other waits for the next receive.
   void cancel(const std::shared_ptr<Receive>& receive);
+  // The same, but its message is dropped, also when it comes later. Each receive of this kind needs a tag that no other uses.
+  void drop(const std::shared_ptr<Receive>& receive);
   std::optional<Message> take(TagRange range);  // the oldest complete message of the range
   void discard(TagRange range);
   // While a thread waits in next(), the readers of all peers must go on reading.
@@ -150,6 +166,7 @@ class Mailbox {
     std::deque<std::shared_ptr<Receive>> posted;                         // in order of posting, none matched
     std::deque<std::shared_ptr<UnexpectedMessage>> unexpected_messages;  // in order of arrival
     std::vector<std::shared_ptr<Receive>> filling;                       // being filled now, at most one per stream
+    std::vector<Tag> dropped;                                            // of messages that come and are not wanted
     std::uint64_t unexpected = 0;                                        // bytes of unexpected_messages
     bool paused = false, may_resume = false;
     bool polite = false;

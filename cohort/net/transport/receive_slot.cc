@@ -19,13 +19,26 @@ Bytes sink(std::size_t most) {
 }  // namespace
 
 bool BorrowedBuffer::pin() {
-  if ((state_.fetch_or(kPinned, std::memory_order_acquire) & kCancelled) == 0) return true;
-  unpin();
-  return false;
+  for (;;) {
+    const std::uint32_t before = state_.fetch_or(kPinned, std::memory_order_acquire);
+    if ((before & (kCancelled | kHeld)) == 0) return true;
+    unpin();
+    if ((before & kCancelled) != 0) return false;
+    sched_yield();
+  }
+}
+
+BorrowedBuffer::Hold::Hold(BorrowedBuffer& buffer) : buffer_(buffer) {
+  buffer_.state_.fetch_or(kHeld, std::memory_order_acq_rel);
+  buffer_.await_unpinned();
 }
 
 void BorrowedBuffer::cancel() {
   state_.fetch_or(kCancelled, std::memory_order_acq_rel);
+  await_unpinned();
+}
+
+void BorrowedBuffer::await_unpinned() const {
   while ((state_.load(std::memory_order_acquire) & kPinned) != 0) sched_yield();
 }
 

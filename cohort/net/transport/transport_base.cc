@@ -1,6 +1,7 @@
 #include "cohort/net/transport/transport_base.h"
 
 #include <climits>
+#include <new>
 
 namespace cohort::net {
 
@@ -15,6 +16,16 @@ void EventCount::sleep(std::uint32_t seen, Deadline deadline) {
   sleepers_.fetch_sub(1);
 }
 
+bool Sending::take_copy() noexcept try {
+  const Hold hold(*this);
+  if (in_card.load() > 0) return false;
+  copy_.assign(bytes.begin(), bytes.end());
+  bytes = copy_;
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
 bool left_politely(const Error& e) { return e.kind == Kind::peer_lost && e.what == left_error(e.rank).what; }
 Error left_error(Rank rank) { return {Kind::peer_lost, fmt::format("rank {} left", rank.value), rank}; }
 
@@ -24,6 +35,14 @@ Error died_error(Rank rank) {
 
 Error aborted_error(Rank by, const Error& cause) {
   return {Kind::aborted, fmt::format("rank {} aborted: {}", by.value, cause.what), cause.rank ? cause.rank : by};
+}
+
+bool aborted_by(Rank peer, const Error& e) {
+  return e.kind == Kind::aborted && e.what.starts_with(fmt::format("rank {} aborted: ", peer.value));
+}
+
+Error link_given_up_error(Rank by, const Error& cause) {
+  return {Kind::aborted, fmt::format("rank {} gave up its link to us: {}", by.value, cause.what), by};
 }
 
 TransportBase::TransportBase(Rank me, int ranks, Epoch epoch, SpinPolicy patience)
@@ -39,12 +58,6 @@ Link& TransportBase::link(Rank peer) {
 }
 
 Message TransportBase::next(TagRange range, Deadline deadline) {
-  struct AnyWaiter {
-    Mailbox& mailbox;
-    explicit AnyWaiter(Mailbox& m) : mailbox(m) { mailbox.add_any_waiters(1); }
-    ~AnyWaiter() { mailbox.add_any_waiters(-1); }
-  } const waiter(mailbox_);
-  for (int r = 0; r < size(); ++r) after_room(Rank{r});
   std::optional<Message> message;
   std::optional<Error> error;
   const auto found = [&] {
@@ -53,11 +66,21 @@ Message TransportBase::next(TagRange range, Deadline deadline) {
     message = mailbox_.take(range);
     return message.has_value() || error.has_value();
   };
-  if (!wait_until(found, deadline))
+  if (!await(found, deadline))
     throw_failure(Kind::timeout, "{}: rank {} waited past its deadline for a message from any rank ({} to {})", transport(), rank().value,
                   tag_text({range.channel, range.first}), tag_text({range.channel, range.last}));
   if (!message) throw Failure{*error};
   return std::move(*message);
+}
+
+bool TransportBase::await(const std::function<bool()>& done, Deadline deadline) {
+  struct AnyWaiter {
+    Mailbox& mailbox;
+    explicit AnyWaiter(Mailbox& m) : mailbox(m) { mailbox.add_any_waiters(1); }
+    ~AnyWaiter() { mailbox.add_any_waiters(-1); }
+  } const waiter(mailbox_);
+  for (int r = 0; r < size(); ++r) after_room(Rank{r});
+  return wait_until(done, deadline);
 }
 
 void TransportBase::discard(TagRange range) {

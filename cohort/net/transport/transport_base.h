@@ -35,9 +35,15 @@ class EventCount {
 // `bytes` between pin() and unpin(), calls set_done() when all are sent, then announce() unless its own step() did it.
 struct Sending : BorrowedBuffer {
   Sending(Rank peer, Tag t, ConstBytes b) : to(peer), tag(t), bytes(b) {}
+  // From here on `bytes` is a copy, and the caller's memory is its own again. False: not now, the network card reads it, or no memory.
+  bool take_copy() noexcept;
   const Rank to;
   const Tag tag;
-  const ConstBytes bytes;
+  ConstBytes bytes;             // changed by take_copy() alone: read between pin() and unpin()
+  std::atomic<int> in_card{0};  // sends without a copy that the kernel has not released
+
+ private:
+  std::vector<std::byte> copy_;
 };
 
 // The errors every transport uses.
@@ -45,6 +51,8 @@ Error left_error(Rank rank);         // sent a goodbye
 bool left_politely(const Error& e);  // e is that
 Error died_error(Rank rank);         // ended without a goodbye
 Error aborted_error(Rank by, const Error& cause);
+bool aborted_by(Rank peer, const Error& e);              // e is that: the peer aborted all its links, not the one to us
+Error link_given_up_error(Rank by, const Error& cause);  // its link to us failed there, and no other
 
 class TransportBase : public PeerLinks {
  public:
@@ -55,6 +63,10 @@ class TransportBase : public PeerLinks {
   Epoch epoch() const final { return epoch_; }
   Link& link(Rank peer) final;
   Message next(TagRange range, Deadline deadline) final;
+  std::optional<Message> try_next(TagRange range) final { return mailbox_.take(range); }
+  bool await(const std::function<bool()>& done, Deadline deadline) final;
+  bool poll_once() final;  // one step() when no other thread drives
+  void wake_waiters() noexcept final { announce(); }
   void discard(TagRange range) final;
   std::optional<Error> failure(Rank peer) const final { return mailbox_.failure(peer); }
   void abort(const Error& error) noexcept final;
@@ -77,7 +89,6 @@ class TransportBase : public PeerLinks {
   // ---- what a transport uses
   // Until done() is true (checked often: keep it cheap) or the deadline passed (false). Makes progress meanwhile.
   bool wait_until(const std::function<bool()>& done, Deadline deadline);
-  bool poll_once();  // one step() when no other thread drives; true when something moved
   // The first failure of a peer: fails its receives, calls on_failed, wakes all waiters, calls the watchers. polite: see Mailbox::fail.
   // After our own abort() its cause is the failure of all peers, however they end.
   void lost(Rank peer, const Error& how, bool polite = false) noexcept;

@@ -2,6 +2,11 @@
 #include "cohort/net/transport/transport_base.h"
 
 namespace cohort::net {
+namespace {
+
+constexpr Seconds kCardLimit{1};  // for the network card to release memory of a send that its caller lets go of
+
+}  // namespace
 
 // The handle of a receive: its destructor gives the buffer back to the caller.
 class TransportReceive final : public Pending::State {
@@ -23,6 +28,8 @@ class TransportReceive final : public Pending::State {
     if (!receive_->done()) transport_.poll_once();
     return receive_->done();
   }
+  bool done() const override { return receive_->done(); }
+  void detach() override { transport_.mailbox_.drop(receive_); }
 
  private:
   TransportBase& transport_;
@@ -34,7 +41,7 @@ class TransportSend final : public Pending::State {
  public:
   TransportSend(TransportBase& transport, std::shared_ptr<Sending> sending) : transport_(transport), sending_(std::move(sending)) {}
   ~TransportSend() override {
-    if (sending_->done()) return;
+    if (sending_->done() || detached_) return;
     sending_->cancel();
     transport_.lost(sending_->to,
                     {Kind::aborted,
@@ -54,6 +61,10 @@ class TransportSend final : public Pending::State {
     if (!over()) transport_.poll_once();
     return over();
   }
+  bool done() const override { return over(); }
+  void detach() override {
+    transport_.wait_until([this] { return over() || (detached_ = sending_->take_copy()); }, Deadline::in(kCardLimit));
+  }
 
  private:
   bool over() const { return sending_->done() || transport_.mailbox_.failed(sending_->to); }
@@ -62,6 +73,7 @@ class TransportSend final : public Pending::State {
   }
   TransportBase& transport_;
   const std::shared_ptr<Sending> sending_;  // shared with the transport's queue
+  bool detached_ = false;
 };
 
 class TransportLink final : public Link {
