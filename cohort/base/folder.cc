@@ -56,8 +56,7 @@ Folder Folder::inner(const std::string& name) const {
   Fd fd(::openat(this->fd(), name.c_str(), kOpen | O_NOFOLLOW));
   const int error = errno;
   if (!fd && (error == ELOOP || error == ENOTDIR) && is_link({*this, name})) refuse_link(found.path_);
-  if (!fd && error == ENOTDIR)
-    throw_failure(Kind::corrupt, "{} is no folder; remove it, or put back the folder it should be", found.path_);
+  if (!fd && error == ENOTDIR) throw_failure(Kind::corrupt, "{} is no folder; remove it, or put back the folder it should be", found.path_);
   if (!fd) throw_system(fmt::format("open {}", found.path_), error);
   found.fd_ = std::make_shared<const Fd>(std::move(fd));
   return found;

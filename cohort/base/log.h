@@ -18,8 +18,8 @@ void set_log_level(std::string_view name);  // a Level's name, also "warn"; Kind
 void set_log_level(Level level);
 void set_log_rank(Rank rank);  // kNoRank takes the prefix away
 
-// For what every rank finds alike: true on rank 0, which says it for all, on worker 0 of a job whose ranks are not known yet, and in a process
-// that is neither.
+// For what every rank finds alike: true on rank 0, which says it for all, on worker 0 of a job whose ranks are not known yet, and in a
+// process that is neither.
 bool logs_for_job();
 
 void log_line(Level level, std::string_view text) noexcept;  // written even below the level: the templates ask first

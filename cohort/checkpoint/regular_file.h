@@ -10,8 +10,8 @@ namespace cohort::checkpoint {
 using cohort::open_regular;
 using cohort::read_regular_file;
 
-// A folder named like a step (step-00001200) must be one itself. Under any other name (`best`, say) a link is its owner's. own: parts of the
-// path above it that are no links either.
+// A folder named like a step (step-00001200) must be one itself. Under any other name (`best`, say) a link is its owner's. own: parts of
+// the path above it that are no links either.
 Folder open_step_folder(const std::string& path, int own = 0);
 
 }  // namespace cohort::checkpoint

@@ -31,8 +31,8 @@ std::string path_in(const std::string& folder) { return folder + "/.owner"; }
 
 std::string first_line_of(const char* path) { return std::string(trim(read_file(path, 256))); }
 
-// Field 22 of /proc/<pid>/stat; the name before it may hold blanks and brackets. -1: there is no such process, or it has ended and its parent
-// did not look yet (in a container whose first process never does).
+// Field 22 of /proc/<pid>/stat; the name before it may hold blanks and brackets. -1: there is no such process, or it has ended and its
+// parent did not look yet (in a container whose first process never does).
 std::int64_t start_of(std::int64_t pid) {
   try {
     const std::string stat = read_file(fmt::format("/proc/{}/stat", pid), kMostBytes);
@@ -189,10 +189,11 @@ State watch(const std::string& path, const Held& held, const Record& record, con
 
 [[noreturn]] void refuse(const std::string& folder, const Held& held, bool had) {
   if (had)
-    throw_failure(Kind::usage,
-                  "{} was taken over by {}: this run can save nothing there any more, so it ends. Start it again with another `out` to have "
-                  "both runs",
-                  folder, name_of(held));
+    throw_failure(
+        Kind::usage,
+        "{} was taken over by {}: this run can save nothing there any more, so it ends. Start it again with another `out` to have "
+        "both runs",
+        folder, name_of(held));
   throw_failure(
       Kind::usage,
       "{} belongs to a run that goes on: {}. Let it end, say another `out`, or take the folder over with checkpoint.takeover=true, "

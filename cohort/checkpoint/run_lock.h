@@ -49,7 +49,7 @@ class RunLock {
 
   // Looks. What cannot be looked at, on a network file system that is away for a while, still is ours. Threads: any.
   bool holds();
-  void leave_it() { leaves_ = true; }  // the file stays when this goes: the job goes on, and its next rank 0 takes it
+  void leave_it() { leaves_ = true; }    // the file stays when this goes: the job goes on, and its next rank 0 takes it
   bool taken() const { return taken_; }  // by another job, as the last look showed
   std::string owner() const { return taken_ ? owner_ : ""; }
 

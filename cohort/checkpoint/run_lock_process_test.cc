@@ -234,7 +234,8 @@ TEST(RunLock, RankZeroThatMovesWhileTheDiskIsFullHasTheFolderAndIsWrittenDownLat
       const NoRoom no_room;
       full.emplace(dir.path(), second, RunLockOptions{.refresh = kNever});
       EXPECT_TRUE(full->holds());
-      EXPECT_THAT(failure_of([&] { RunLock(dir.path(), this_process("other")); }).what, HasSubstr("belongs to a run that goes on: process"));
+      EXPECT_THAT(failure_of([&] { RunLock(dir.path(), this_process("other")); }).what,
+                  HasSubstr("belongs to a run that goes on: process"));
       EXPECT_EQ(failure_of([&] { RunLock(dir.path(), this_process("other"), {.takeover = true}); }).kind, Kind::system);
     }
     EXPECT_THAT(read_file(dir.file(".owner")), HasSubstr(first.since));

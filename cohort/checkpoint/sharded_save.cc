@@ -59,7 +59,8 @@ void decline_without_words(const ShardedSave& sharded_save) noexcept {
 Part parse_part(const Folder& folder, int rank, std::int64_t step) {
   const auto path = folder.path_of(part_name(rank));
   const auto text = read_regular_file({folder, part_name(rank)}, kMostManifestBytes);
-  if (text.empty()) throw_failure(Kind::system, "rank {} could not write its part, nor why: its disk has no room, or its log has the reason", rank);
+  if (text.empty())
+    throw_failure(Kind::system, "rank {} could not write its part, nor why: its disk has no room, or its log has the reason", rank);
   auto manifest = parse_manifest(text, path, Whole::part);
   if (const auto error = manifest.texts.find(kErrorText); error != manifest.texts.end())
     throw_failure(Kind::system, "rank {} could not write its part: {}", rank, error->second);

@@ -126,7 +126,7 @@ Folder Store::complete(StagingDirectory& staging, const Saved& saved) const {
   if (!kept.pieces.empty()) read_manifest(staging.folder(), kept.step);
   if (kept.pieces.empty() && options_.reread) check_digests(staging.folder(), kept);
   {
-    const FenceLock lock_fence(staging.above(), options_.fence);  // for no longer than a rename takes: fence.cc
+    const FenceLock lock_fence(staging.above(), options_.fence);        // for no longer than a rename takes: fence.cc
     if (!publish(staging, step_name(kept.step))) staging.moved_away();  // else it now holds the one that was replaced
   }
   staging.above().sync();  // before what was replaced is removed

@@ -97,7 +97,7 @@ class Store {
  private:
   Saved guarded(Manifest manifest, std::span<const TensorFile> files, const std::function<Folder(Saved&)>& make) const;
   std::vector<ManifestFile> write_files(const Folder& into, std::span<const TensorFile> files) const;
-  Folder complete(StagingDirectory& staging, const Saved& saved) const;  // the folder that it is in now
+  Folder complete(StagingDirectory& staging, const Saved& saved) const;          // the folder that it is in now
   bool publish(const StagingDirectory& staging, const std::string& name) const;  // true: exchanged with one that was there
   std::vector<Listed> list(const Folder& folder) const;
   void prune(const Folder& folder, Saved& saved) const;

@@ -93,9 +93,9 @@ class Communicator {
   // The next message with first_tag <= tag <= last_tag from any peer: servers, gossip.
   virtual Message next(std::uint32_t first_tag, std::uint32_t last_tag, const Call& call = {}) = 0;
 
-  // Asynchronous point to point that fails peer by peer (peer_channel.h). Opened by this rank alone; the n-th of a rank talks to the n-th of
-  // the others, so all open them in the same order. With every backend the messages go over the links, between CPU buffers. Communicators
-  // other than the native one refuse with Kind::usage.
+  // Asynchronous point to point that fails peer by peer (peer_channel.h). Opened by this rank alone; the n-th of a rank talks to the n-th
+  // of the others, so all open them in the same order. With every backend the messages go over the links, between CPU buffers.
+  // Communicators other than the native one refuse with Kind::usage.
   virtual std::unique_ptr<PeerChannel> channel();
 
   // Ranks of one colour form a communicator, ordered by (key, rank). A negative colour takes part and gets nullptr.

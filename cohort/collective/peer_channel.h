@@ -7,18 +7,17 @@
 //   out.wait(deadline);
 //   in.wait(deadline);
 //
-// Order: the k-th receive of a (peer, tag) meets the k-th send. Lengths must be equal, else both fail with Kind::corrupt (a small send may be
-// over by then) and the channel stays usable. Messages to oneself go the same way.
-// Memory: a receive lands in its buffer, a send leaves from its own. A small send (kEagerBytes) is complete once it has left, unless its
-// receiver has kEagerWindow of them waiting; any other once its receive is posted and the bytes have left, so two ranks that send each other
-// large messages post the receives before they wait. What a receiver keeps of a sender is bounded: that window, and a record for each call
-// that the sender still holds.
-// Progress: as in docs/adr/0002, by the threads that wait or poll in the channel. A rank that goes on to compute, or into a collective, while
-// others wait for it, leaves the channel to a ServiceThread.
-// Owner: who opened it, also after its communicator. Closing it fails the peers' calls to this rank, as leaving does. Threads: any.
-// Failure: wrong arguments throw Kind::usage at the call, all else from wait(). A peer that dies, leaves or closes its channel fails the
-// calls to it, those under way and all later ones (what it sent before is still received); calls to others go on, and nothing is aborted.
-// A collective that fails for the same peer does abort the communicator (docs/adr/0005), and with it every call here.
+// Order: the k-th receive of a (peer, tag) meets the k-th send. Lengths must be equal, else both fail with Kind::corrupt (a small send may
+// be over by then) and the channel stays usable. Messages to oneself go the same way. Memory: a receive lands in its buffer, a send leaves
+// from its own. A small send (kEagerBytes) is complete once it has left, unless its receiver has kEagerWindow of them waiting; any other
+// once its receive is posted and the bytes have left, so two ranks that send each other large messages post the receives before they wait.
+// What a receiver keeps of a sender is bounded: that window, and a record for each call that the sender still holds. Progress: as in
+// docs/adr/0002, by the threads that wait or poll in the channel. A rank that goes on to compute, or into a collective, while others wait
+// for it, leaves the channel to a ServiceThread. Owner: who opened it, also after its communicator. Closing it fails the peers' calls to
+// this rank, as leaving does. Threads: any. Failure: wrong arguments throw Kind::usage at the call, all else from wait(). A peer that dies,
+// leaves or closes its channel fails the calls to it, those under way and all later ones (what it sent before is still received); calls to
+// others go on, and nothing is aborted. A collective that fails for the same peer does abort the communicator (docs/adr/0005), and with it
+// every call here.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -36,9 +35,9 @@ namespace cohort::collective {
 class ChannelCore;
 struct Transfer;
 
-// A send or receive under way. Destroying it (or assigning to it) gives it up, and the buffer is the caller's again at once. A receive that no
-// send has met is as if it was never posted; one that a send has met loses that message. A send that no receive has met fails the receive
-// that will meet it, with Kind::aborted; one whose bytes are moving arrives, what is left of it from a copy.
+// A send or receive under way. Destroying it (or assigning to it) gives it up, and the buffer is the caller's again at once. A receive that
+// no send has met is as if it was never posted; one that a send has met loses that message. A send that no receive has met fails the
+// receive that will meet it, with Kind::aborted; one whose bytes are moving arrives, what is left of it from a copy.
 class Pending {
  public:
   Pending() = default;
@@ -77,8 +76,8 @@ class PeerChannel {
   int size() const;
   Pending send(Rank to, std::uint32_t tag, Piece data);
   Pending recv(Rank from, std::uint32_t tag, Piece data);
-  // The index of one that has ended, well or not: its wait() returns or throws at once. Empty ones are passed over. The search begins behind
-  // the last index found, so each gets its turn. Kind::timeout at the deadline, Kind::usage when all are empty.
+  // The index of one that has ended, well or not: its wait() returns or throws at once. Empty ones are passed over. The search begins
+  // behind the last index found, so each gets its turn. Kind::timeout at the deadline, Kind::usage when all are empty.
   std::size_t wait_any(std::span<Pending> pendings, Deadline deadline);
   std::optional<Error> lost(Rank peer) const;  // why calls to this peer fail, when they do; known soon, also while nobody waits
   void interrupt() noexcept;                   // every wait on this rank, now and later, ends with Interrupted; what is under way stays so

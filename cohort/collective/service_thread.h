@@ -7,8 +7,8 @@
 //
 // The body waits in the channel only: stop() ends those waits, and the body by them. When the body ends, of itself too, its channel closes,
 // which ends the peers' calls to it (peer_channel.h): agree with them first, say by a last message, where all must be answered.
-// Owner: the rank's main thread. Threads: check() and stop() are the owner's. Failure: what the body throws is kept, and thrown to the owner
-// once, by check() or stop(); the destructor stops too, and logs what was never asked for.
+// Owner: the rank's main thread. Threads: check() and stop() are the owner's. Failure: what the body throws is kept, and thrown to the
+// owner once, by check() or stop(); the destructor stops too, and logs what was never asked for.
 #pragma once
 #include <atomic>
 #include <exception>

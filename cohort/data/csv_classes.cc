@@ -42,9 +42,10 @@ std::vector<std::int64_t> CsvClasses::finish(Form& form) {
 void CsvClasses::number_in_order(Form& form) {
   constexpr std::size_t kMany = 100;
   if (known_.size() > std::max(kMany, labels_.size() / 2) && v_.word("labels") == "auto")
-    throw_failure(Kind::usage,
-                  "{}: label={} has {} different words in {} lines; say another label=, labels=names, or target= of `csv` for a number to predict",
-                  v_.text("file"), v_.text("label"), known_.size(), labels_.size());
+    throw_failure(
+        Kind::usage,
+        "{}: label={} has {} different words in {} lines; say another label=, labels=names, or target= of `csv` for a number to predict",
+        v_.text("file"), v_.text("label"), known_.size(), labels_.size());
   std::vector<std::int64_t> place(known_.size());
   for (const auto& [name, number] : known_) {
     place[static_cast<std::size_t>(number)] = std::ssize(form.names);

@@ -7,11 +7,11 @@
 namespace cohort::data {
 
 struct InputLimits {
-  // Of one picture, as its file declares it; the largest cameras have fewer. Decoded it takes 300 MB. Those of a JPEG in several scans count
-  // threefold: until the last scan its coefficients are kept too, two bytes each, and a scan of a few bytes passes over all of them.
+  // Of one picture, as its file declares it; the largest cameras have fewer. Decoded it takes 300 MB. Those of a JPEG in several scans
+  // count threefold: until the last scan its coefficients are kept too, two bytes each, and a scan of a few bytes passes over all of them.
   std::int64_t max_pixels = 100'000'000;
-  std::int64_t max_scans = 30;  // passes of a progressive JPEG over the picture; encoders write about 10
-  std::int64_t max_inflate_ratio = 200;   // of gzip, beyond the first 16 MiB; deflate's own limit is 1032
+  std::int64_t max_scans = 30;           // passes of a progressive JPEG over the picture; encoders write about 10
+  std::int64_t max_inflate_ratio = 200;  // of gzip, beyond the first 16 MiB; deflate's own limit is 1032
 };
 
 InputLimits input_limits();

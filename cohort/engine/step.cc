@@ -107,7 +107,8 @@ BucketReport carry(sync::Bucket& bucket, const StepContext& context, const sync:
     measure_part(bucket, context.replicated, *comm.comm, after);  // for the vote, while memory is hot
   report.finite = after.finite;
   report.after = after.squared;
-  if (context.early_update) update_and_publish(bucket, context, comm, pass.step, {});  // fused: memory is hot, and no vote can skip the step
+  if (context.early_update)
+    update_and_publish(bucket, context, comm, pass.step, {});  // fused: memory is hot, and no vote can skip the step
   return report;
 }
 

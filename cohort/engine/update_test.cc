@@ -22,9 +22,8 @@ struct Runs {
 
 TEST(UpdateByAll, GivesTheBitsOfOneThreadForEveryRuleAndSize) {
   const int before = at::get_num_threads();
-  for (const char* spec :
-       {"sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, nesterov=true)", "adam(lr=0.1)", "adamw(lr=0.1)", "rmsprop(lr=0.1)", "adagrad(lr=0.1)",
-        "lars(lr=0.1)", "lamb(lr=0.1)"}) {
+  for (const char* spec : {"sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, nesterov=true)", "adam(lr=0.1)", "adamw(lr=0.1)", "rmsprop(lr=0.1)",
+                           "adagrad(lr=0.1)", "lars(lr=0.1)", "lamb(lr=0.1)"}) {
     const auto rule = optim::make(spec);
     for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{65537}, std::size_t{200003}}) {
       Runs alone(count, rule->state_names().size()), together = alone;

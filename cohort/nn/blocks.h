@@ -52,8 +52,8 @@ class Model {
   void set_input(Input input) { input_ = std::move(input); }
   torch::nn::Module& root() const { return *root_; }
 
-  NamedTensors named_parameters() const;  // each tensor once, in the order of registration
-  NamedTensors named_buffers() const;     // likewise
+  NamedTensors named_parameters() const;                    // each tensor once, in the order of registration
+  NamedTensors named_buffers() const;                       // likewise
   NamedTensors named_parameters(const Block& block) const;  // with the root's names; tied ones appear in each of their blocks
   std::int64_t parameter_count() const;
 

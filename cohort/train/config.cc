@@ -111,7 +111,8 @@ void fields(OptimizerConfig& c, FieldList& f) {
 void fields(CheckpointConfig& c, FieldList& f) {
   f("every_steps", c.every_steps, Range{0, 1e9}, "steps between checkpoints; 0: by epochs only");
   f("every_epochs", c.every_epochs, Range{0, 1e6}, "epochs between checkpoints; 0: by steps only");
-  f("keep", c.keep, Range{1, 1000}, "newest checkpoints to keep; two at least: only the step after the newest tells that it had not diverged");
+  f("keep", c.keep, Range{1, 1000},
+    "newest checkpoints to keep; two at least: only the step after the newest tells that it had not diverged");
   f("last_try", c.last_try, Range{0, 1e6},
     "how long the last checkpoint of a run is tried again when it cannot be written; then the run ends with exit status 1");
   f("resume", c.resume, Words{"auto", "never", "must"},

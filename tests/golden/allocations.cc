@@ -9,7 +9,9 @@ thread_local std::size_t asked = 0;
 void* counted(std::size_t bytes, std::size_t alignment) {
   ++asked;
   const std::size_t size = bytes == 0 ? 1 : bytes;
-  void* const memory = alignment <= alignof(std::max_align_t) ? std::malloc(size) : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  void* const memory = alignment <= alignof(std::max_align_t)
+                           ? std::malloc(size)
+                           : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }

@@ -55,7 +55,9 @@ class ByRank {
     const std::lock_guard lock(mutex_);
     all_[static_cast<std::size_t>(rank.value)] = std::move(text);
   }
-  bool equal() const { return std::ranges::all_of(all_, [&](const auto& one) { return one == all_[0]; }); }
+  bool equal() const {
+    return std::ranges::all_of(all_, [&](const auto& one) { return one == all_[0]; });
+  }
   const std::string& first() const { return all_[0]; }
   std::string joined() const {
     std::string text;

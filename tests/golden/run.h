@@ -22,13 +22,13 @@ struct Case {
 };
 
 struct TrainedRun {
-  std::string parameters;                // sha256 of all bits, the same on every rank
-  std::string shards;                    // of what the ranks are to save, in the order of the ranks
-  std::string norms;                     // of the verdicts
-  std::uint64_t moved = 0;               // bytes, all ranks, all steps
-  std::uint64_t held[3] = {};            // bytes by the ledger after the last step, all ranks: parameters, gradients, optimizer
-  std::uint64_t in_flight = 0;           // the most bytes of buckets in flight, of rank 0
-  std::uint64_t allocations = 0;         // of a step on rank 0, in begin() and finish(), the fewest of all after the first
+  std::string parameters;         // sha256 of all bits, the same on every rank
+  std::string shards;             // of what the ranks are to save, in the order of the ranks
+  std::string norms;              // of the verdicts
+  std::uint64_t moved = 0;        // bytes, all ranks, all steps
+  std::uint64_t held[3] = {};     // bytes by the ledger after the last step, all ranks: parameters, gradients, optimizer
+  std::uint64_t in_flight = 0;    // the most bytes of buckets in flight, of rank 0
+  std::uint64_t allocations = 0;  // of a step on rank 0, in begin() and finish(), the fewest of all after the first
 };
 
 TrainedRun train(const Case& one);

@@ -75,8 +75,7 @@ TEST_P(ChannelLaws, LargeMessagesCrossBetweenAllRanksThoughEverySendBeginsBefore
     std::vector<Pending> pendings;
     for (int peer = 0; peer < 4; ++peer) pendings.push_back(channel.send(Rank{peer}, 1, piece_of(mine)));
     comm.barrier();
-    for (int peer = 0; peer < 4; ++peer)
-      pendings.push_back(channel.recv(Rank{peer}, 1, piece_of(theirs[static_cast<std::size_t>(peer)])));
+    for (int peer = 0; peer < 4; ++peer) pendings.push_back(channel.recv(Rank{peer}, 1, piece_of(theirs[static_cast<std::size_t>(peer)])));
     for (auto& pending : pendings) pending.wait(soon());
     for (unsigned peer = 0; peer < 4; ++peer) EXPECT_TRUE(theirs[peer] == pattern(kBytes, peer));
   });
@@ -209,8 +208,7 @@ TEST_P(ChannelLaws, WhatItReceivesIsCountedAsMoved) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(On, ChannelLaws,
-                         ::testing::Values("loopback", "shm", "tcp", "tcp_far", "tcp_streams", "tls", "mixed"),
+INSTANTIATE_TEST_SUITE_P(On, ChannelLaws, ::testing::Values("loopback", "shm", "tcp", "tcp_far", "tcp_streams", "tls", "mixed"),
                          [](const auto& given) { return given.param; });
 
 }  // namespace cohort::collective

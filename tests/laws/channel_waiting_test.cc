@@ -62,7 +62,9 @@ TEST_P(ChannelLaws, ADeadlineNamesTheCallAndTheNextStepAndLeavesAllUsable) {
   auto sending = some[1].send(Rank{2}, 24, piece_of(data));
   EXPECT_THAT(failure_of([&] { sending.wait(at_once()); }).what,
               AllOf(HasSubstr("send of 16777216 bytes to rank 2 (tag 24)"), HasSubstr("rank 2 has posted no receive")));
-  EXPECT_THAT(failure_of([&] { some[0].wait_any({&receiving, 1}, at_once()); }).what,
+  EXPECT_THAT(failure_of([&] {
+                some[0].wait_any({&receiving, 1}, at_once());
+              }).what,
               AllOf(HasSubstr("any of 1 calls"), HasSubstr("recv of 16777216 bytes from rank 1 (tag 23)")));
   auto answer = some[1].send(Rank{0}, 23, piece_of(data));  // each of them still ends well
   finish({&receiving, &answer});
@@ -105,9 +107,7 @@ TEST_P(ChannelLaws, AReceiveThatIsGivenUpUnmetLeavesTheMessageToTheNext) {
   for (const std::size_t size : {std::size_t{4}, kEager, kLarge}) {
     const auto data = pattern(size, 1);
     Buffer untouched(size, std::byte{0xAA}), got(size);
-    {
-      const auto one = both[0].recv(Rank{1}, 1, piece_of(untouched));
-    }
+    { const auto one = both[0].recv(Rank{1}, 1, piece_of(untouched)); }
     auto sending = both[1].send(Rank{0}, 1, piece_of(data));
     auto receiving = both[0].recv(Rank{1}, 1, piece_of(got));
     finish({&sending, &receiving});
@@ -124,7 +124,7 @@ TEST_P(ChannelLaws, AReceiveThatIsGivenUpAfterItWasMetLosesThatMessageAndNoMore)
     Buffer buffer(kLarge), got(kLarge);
     auto first = both[1].send(Rank{0}, 1, piece_of(data)), second = both[1].send(Rank{0}, 1, piece_of(next));
     send_now(both[1], 0, 2, {});
-    recv_now(both[0], 1, 2, 0);  // so the announcements before it are here, too
+    recv_now(both[0], 1, 2, 0);                                  // so the announcements before it are here, too
     auto given_up = both[0].recv(Rank{1}, 1, piece_of(buffer));  // meets the first message
     for (int i = 0; i < looks; ++i) first.poll(), given_up.poll();
     given_up = {};
@@ -201,9 +201,7 @@ TEST_P(ChannelLaws, AnInterruptEndsEveryWaitOnThisRankAndNoneElsewhere) {
   ChannelWorld both = world(2);
   Buffer got(4), other(4);
   auto receiving = both[0].recv(Rank{1}, 1, piece_of(got));
-  auto waiter = std::async(std::launch::async, [&] {
-    return failure_of([&] { receiving.wait(soon()); });
-  });
+  auto waiter = std::async(std::launch::async, [&] { return failure_of([&] { receiving.wait(soon()); }); });
   both[0].interrupt();
   EXPECT_THAT(waiter.get().what, HasSubstr("interrupted"));
   EXPECT_THROW(both[0].wait_any({&receiving, 1}, soon()), Interrupted);

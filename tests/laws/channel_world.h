@@ -69,9 +69,7 @@ inline Buffer pattern(std::size_t size, unsigned seed) {
   return bytes;
 }
 
-inline Piece piece_of(const Buffer& bytes) {
-  return {const_cast<std::byte*>(bytes.data()), bytes.size(), Dtype::u8, Device::cpu};
-}
+inline Piece piece_of(const Buffer& bytes) { return {const_cast<std::byte*>(bytes.data()), bytes.size(), Dtype::u8, Device::cpu}; }
 
 inline Error failure_of(const std::function<void()>& act) {
   try {

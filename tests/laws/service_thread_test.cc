@@ -87,8 +87,7 @@ TEST_P(ServiceThreads, KeepWhatEndedThemForTheOwnerAndThrowItOnce) {
   ChannelWorld both = world(2);
   Buffer got(4);
   auto asking = both[1].recv(Rank{0}, 1, piece_of(got));
-  ServiceThread service("failing", std::move(both.channels[0]),
-                        [](PeerChannel& channel) { recv_now(channel, 1, 1, 4); });
+  ServiceThread service("failing", std::move(both.channels[0]), [](PeerChannel& channel) { recv_now(channel, 1, 1, 4); });
   both.leave(1);
   for (const Deadline limit = soon(); service.running() && !limit.passed();) std::this_thread::yield();
   const Error error = failure_of([&] { service.check(); });

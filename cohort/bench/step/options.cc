@@ -43,7 +43,8 @@ void check(const StepOptions& o) {
   if (asks_previous && o.previous.empty())
     throw_failure(Kind::usage, "--against previous: say where the other build's programs are, --previous FOLDER/build/bin");
   if (!asks_previous && !o.previous.empty()) throw_failure(Kind::usage, "--previous {} without --against previous", o.previous);
-  if (o.require > 0 && o.against.empty()) throw_failure(Kind::usage, "--require {} without --against: there is nothing to compare with", o.require);
+  if (o.require > 0 && o.against.empty())
+    throw_failure(Kind::usage, "--require {} without --against: there is nothing to compare with", o.require);
   if (!(o.require >= 0) || o.require > 1000) throw_failure(Kind::usage, "--require {}: between 0 and 1000", o.require);
   if (o.batch < 1 || o.batch > 1'000'000) throw_failure(Kind::usage, "--batch {}: between 1 and a million samples", o.batch);
   if (o.rounds < 1 || o.rounds > 1000) throw_failure(Kind::usage, "--rounds {}: between 1 and 1000", o.rounds);

@@ -64,8 +64,8 @@ void summarize(StepRow& row, const std::vector<StepLine>& rounds) {
   row.peak_bytes = median_of(rounds, &StepLine::peak_bytes);
 }
 
-// The interval of a median that no assumption about the values is needed for: between the k-th smallest and the k-th largest of n values lies
-// the true median with the probability that of n tosses of a coin at least k fall on each side.
+// The interval of a median that no assumption about the values is needed for: between the k-th smallest and the k-th largest of n values
+// lies the true median with the probability that of n tosses of a coin at least k fall on each side.
 void compare(StepRow& row, const std::vector<StepLine>& ours, const std::vector<StepLine>& theirs) {
   constexpr double kOutside = 0.025;  // on each side
   std::vector<double> pairs;
@@ -93,7 +93,8 @@ std::vector<std::string> find_slower(const std::vector<StepRow>& rows, double re
     if (!row.ratio || !std::isfinite(*row.ratio))
       lines.push_back(fmt::format("NOT COMPARED: there is no ratio to {}", row.who));
     else if (*row.ratio < require)
-      lines.push_back(fmt::format("SLOWER: the median of {} pairs is {:.3f} of {}, less than {}", row.rounds, *row.ratio, row.who, require));
+      lines.push_back(
+          fmt::format("SLOWER: the median of {} pairs is {:.3f} of {}, less than {}", row.rounds, *row.ratio, row.who, require));
     else if (row.ratio_high && *row.ratio_high < 1)
       lines.push_back(fmt::format("SLOWER: the median of {} pairs is between {:.3f} and {:.3f} of {} (95 %), which does not reach 1",
                                   row.rounds, *row.ratio_low, *row.ratio_high, row.who));

@@ -80,10 +80,10 @@ CommandLine step_program(const std::string& who, const StepOptions& o, int ranks
     p.argv = {previous ? o.previous + "/cohort" : std::filesystem::read_symlink("/proc/self/exe").string(), "run", "-n",
               std::to_string(ranks)};
     if (ranks <= this_machine().cores) p.argv.insert(p.argv.end(), {"--bind", "core"});
-    p.argv.insert(p.argv.end(), {"--", previous ? previous_worker(o.previous) : launch::find_worker(), "bench-step", "--implementation",
-                                 plain || previous ? "cohort" : who, "--model", o.spec(),
-                                 "--data", o.data_spec(), "--optimizer", o.rule(), "--sync", plain ? o.plain_sync() : o.sync, "--recompute",
-                                 plain ? "none" : o.recompute, "--out", out_path});
+    p.argv.insert(p.argv.end(),
+                  {"--", previous ? previous_worker(o.previous) : launch::find_worker(), "bench-step", "--implementation",
+                   plain || previous ? "cohort" : who, "--model", o.spec(), "--data", o.data_spec(), "--optimizer", o.rule(), "--sync",
+                   plain ? o.plain_sync() : o.sync, "--recompute", plain ? "none" : o.recompute, "--out", out_path});
   }
   p.argv.insert(p.argv.end(), common.begin(), common.end());
   return p;

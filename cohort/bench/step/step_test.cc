@@ -132,8 +132,9 @@ TEST(StepResults, JsonHasEveryFieldAndNullForWhatIsUnknown) {
   auto r = row("torch-ddp", 14000);
   r.ratio = 2.5;
   const auto j = nlohmann::json::parse(json_line(r));
-  for (const char* field : {"who", "model", "ranks", "batch", "samples_per_s", "low", "high", "compute_share", "wait_share", "comm_share",
-                            "ratio", "ratio_low", "ratio_high", "first_loss", "last_loss", "rounds", "recompute", "moved_bytes", "peak_bytes", "void"})
+  for (const char* field : {"who",           "model",      "ranks",      "batch",       "samples_per_s", "low",        "high",
+                            "compute_share", "wait_share", "comm_share", "ratio",       "ratio_low",     "ratio_high", "first_loss",
+                            "last_loss",     "rounds",     "recompute",  "moved_bytes", "peak_bytes",    "void"})
     EXPECT_TRUE(j.contains(field)) << field;
   EXPECT_TRUE(j.at("comm_share").is_null());
   EXPECT_EQ(j.at("ratio"), 2.5);

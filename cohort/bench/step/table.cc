@@ -50,7 +50,8 @@ std::string step_table(const std::vector<StepRow>& rows) {
                         fmt::format("{:.3f} to {:.3f}", r.first_loss, r.last_loss), r.spoiled ? "  void" : "");
   for (const StepRow& r : rows)
     if (r.ratio_low)
-      text += fmt::format("  ratio to {}: {:.3f}, 95 % interval {:.3f} .. {:.3f}, {} pairs\n", r.who, *r.ratio, *r.ratio_low, *r.ratio_high, r.rounds);
+      text += fmt::format("  ratio to {}: {:.3f}, 95 % interval {:.3f} .. {:.3f}, {} pairs\n", r.who, *r.ratio, *r.ratio_low, *r.ratio_high,
+                          r.rounds);
   return text;
 }
 

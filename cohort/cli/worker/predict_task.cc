@@ -62,7 +62,8 @@ void print(const PredictTaskOptions& w, const std::string& source, const train::
 
 bool is_set(const std::string& file) { return std::filesystem::is_directory(file) || file.ends_with(".csv") || file.ends_with(".csv.gz"); }
 
-std::string json_line(const PredictTaskOptions& w, const std::string& source, const train::Predictor& predictor, const train::Prediction& p) {
+std::string json_line(const PredictTaskOptions& w, const std::string& source, const train::Predictor& predictor,
+                      const train::Prediction& p) {
   nlohmann::ordered_json line{{"data", source}, {"row", p.place}};
   for (const train::Guess& g : p.guesses) line["guesses"].push_back({{"label", g.label}, {"name", g.name}, {"probability", g.probability}});
   const auto names = predictor.target_names();

@@ -131,10 +131,11 @@ std::optional<Error> ChannelCore::wait(Transfer& t, Deadline deadline) {
   await([&] { return over(t); }, deadline);
   const std::lock_guard lock(mutex_);
   if (over(t)) return t.error;
-  throw Failure{{Kind::timeout,
-                 fmt::format("peer channel: rank {} waited past its deadline for a {}: {}; wait again, or destroy the Pending to give it up",
-                             me_, t.text(), why_late(t)),
-                 Rank{t.peer}}};
+  throw Failure{
+      {Kind::timeout,
+       fmt::format("peer channel: rank {} waited past its deadline for a {}: {}; wait again, or destroy the Pending to give it up", me_,
+                   t.text(), why_late(t)),
+       Rank{t.peer}}};
 }
 
 bool ChannelCore::poll(Transfer& t) {
@@ -194,7 +195,7 @@ void ChannelCore::give_up(Transfer& t) noexcept try {
   }
   announcing.detach();
   moving.detach();  // without mutex_: it may wait, and another thread's progress with it
-} catch (...) {  // out of memory: the peer will not hear of it, its own deadline ends its wait
+} catch (...) {     // out of memory: the peer will not hear of it, its own deadline ends its wait
 }
 
 std::optional<Error> ChannelCore::lost(Rank rank) const {

@@ -60,7 +60,7 @@ class ChannelCore : public std::enable_shared_from_this<ChannelCore> {
 
  private:
   using TransferPtr = std::shared_ptr<Transfer>;  // shared with the Pending
-  struct Announced {  // a message that no receive has met
+  struct Announced {                              // a message that no receive has met
     Record record;
     std::vector<std::byte> inline_bytes;
     bool withdrawn = false;

@@ -20,15 +20,12 @@ struct OneEnd {
   OneEnd() {
     for (auto& one : net::loopback_world(3)) links.push_back(std::move(one));
     const std::vector<Rank> all{Rank{0}, Rank{1}, Rank{2}};
-    channel = std::make_unique<PeerChannel>(
-        std::make_shared<ChannelCore>(links[0], all, 0, kChannel, std::make_shared<MovedCounters>()));
+    channel = std::make_unique<PeerChannel>(std::make_shared<ChannelCore>(links[0], all, 0, kChannel, std::make_shared<MovedCounters>()));
   }
   void say(int from, ConstBytes bytes, std::uint32_t number = 0) {
     links[static_cast<std::size_t>(from)]->link(Rank{0}).send(bytes, {kChannel, number}).wait(Deadline::in(1s));
   }
-  Pending recv(int from, std::uint32_t& into) {
-    return channel->recv(Rank{from}, 1, {&into, sizeof into, Dtype::u8, Device::cpu});
-  }
+  Pending recv(int from, std::uint32_t& into) { return channel->recv(Rank{from}, 1, {&into, sizeof into, Dtype::u8, Device::cpu}); }
   std::vector<std::shared_ptr<net::PeerLinks>> links;
   std::unique_ptr<PeerChannel> channel;
 };

@@ -83,8 +83,7 @@ void ChannelCore::handle(Peer& peer, const net::Message& message) {
     }
     case Record::Kind::withdraw: return withdraw(peer, *record);
     case Record::Kind::received: peer.in_window -= std::min(peer.in_window, record->length); return;
-    case Record::Kind::close:
-      return lose(peer, {Kind::peer_lost, fmt::format("rank {} closed its channel", peer.rank), Rank{peer.rank}});
+    case Record::Kind::close: return lose(peer, {Kind::peer_lost, fmt::format("rank {} closed its channel", peer.rank), Rank{peer.rank}});
   }
 }
 

@@ -101,7 +101,7 @@ class NativeBackend final : public Communicator {
   const Calibration calibration_;  // rank 0's, on every rank
   const int cores_;
   const BackendOptions backend_options_;
-  std::unique_ptr<Backend> backend_;  // constant after connect(); nullptr: we do every collective ourselves
+  std::unique_ptr<Backend> backend_;        // constant after connect(); nullptr: we do every collective ourselves
   std::atomic<std::uint32_t> channels_{0};  // opened by channel()
   std::atomic_flag busy_;
   std::uint64_t number_ = 0;  // of the last operation; owned by the thread that runs the collective

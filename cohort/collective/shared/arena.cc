@@ -62,10 +62,11 @@ std::byte* Arena::map(const RegionAddress& where) {
   std::string why;
   auto segment = Segment::open(where.segment, true, &why);
   if (!segment)
-    throw_failure(Kind::system,
-                  "cannot map a peer's memory ({}); is there too little memory or address space (ulimit -v), or was its Region freed during "
-                  "the operation?",
-                  why);
+    throw_failure(
+        Kind::system,
+        "cannot map a peer's memory ({}); is there too little memory or address space (ulimit -v), or was its Region freed during "
+        "the operation?",
+        why);
   const std::unique_lock lock(mutex_);
   return peers_.emplace(where.segment.stamp, std::move(*segment)).first->second.data() + where.offset;
 }

@@ -54,8 +54,7 @@ bool only_here(std::string_view file, const std::string& path, std::size_t label
 bool has_header(std::string_view file, const Fields& first, const SpecValues& v, const Form* training) {
   const std::string &said = v.word("header"), &path = v.text("file"), &text = v.text("text"), &label = v.text("label");
   const bool named = !column_number(text) || !column_number(label);
-  if (said == "no" && named)
-    throw_failure(Kind::usage, "{}: header=no, but text= or label= name columns; say their numbers, from 0", path);
+  if (said == "no" && named) throw_failure(Kind::usage, "{}: header=no, but text= or label= name columns; say their numbers, from 0", path);
   if (said != "auto") return said == "yes";
   if (training != nullptr && training->columns.size() == 1 && is_among(first, training->columns[0])) return true;
   if (named) return training == nullptr || first.size() > 1 || is_among(first, text);  // texts alone: the names were training's

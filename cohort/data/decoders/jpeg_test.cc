@@ -82,7 +82,9 @@ TEST(Jpeg, OfTooManyScansOrPixelsIsRefusedWithTheSettingThatAllowsIt) {
   set_input_limits({.max_scans = 60});
   EXPECT_EQ(decode_image(many, 3, "many.jpg").width, 16);
   set_input_limits({.max_pixels = 255});
-  EXPECT_THAT(failure_of([&] { decode_image(jpeg_file(16, 16, {9, 8, 7}), 3, "a.jpg"); }).what,
+  EXPECT_THAT(failure_of([&] {
+                decode_image(jpeg_file(16, 16, {9, 8, 7}), 3, "a.jpg");
+              }).what,
               testing::HasSubstr("16 x 16 pixels are more than data.max_pixels=255"));
   set_input_limits({});
 }

@@ -149,9 +149,7 @@ TEST_P(Conformance, AwaitsOneOfSeveralReceivesAndMessagesOfARange) {
 TEST_P(Conformance, WakesThoseWhoAwaitSomethingElse) {
   AllPeerLinks world = make(2);
   std::atomic<bool> ready{false}, asleep{false};
-  auto waiter = std::async(std::launch::async, [&] {
-    return world[0]->await([&] { return asleep = true, ready.load(); }, soon());
-  });
+  auto waiter = std::async(std::launch::async, [&] { return world[0]->await([&] { return asleep = true, ready.load(); }, soon()); });
   while (!asleep) std::this_thread::yield();
   ready = true;
   world[0]->wake_waiters();

@@ -99,8 +99,8 @@ class PeerLinks {
   // The same, or nothing when none of the range has arrived. Makes no progress and does not fail.
   virtual std::optional<Message> try_next(TagRange range) = 0;
   // Until done() is true or the deadline passed (false): what waits for one of several Pendings, or for messages, does it here. done() is
-  // called often, by this thread, with no lock held; it may start sends and receives, and must neither wait nor throw. Meanwhile messages of
-  // all peers are read on, as in next().
+  // called often, by this thread, with no lock held; it may start sends and receives, and must neither wait nor throw. Meanwhile messages
+  // of all peers are read on, as in next().
   virtual bool await(const std::function<bool()>& done, Deadline deadline) = 0;
   virtual bool poll_once() = 0;              // a step of progress, if no other thread is at it; true when something moved; never sleeps
   virtual void wake_waiters() noexcept = 0;  // those in await() ask done() again: it depends on something else that changed

@@ -54,8 +54,8 @@ class Lamb : public Optimizer {
   template <class T>
   Step<T> step(const Slice& s, const StepInfo& info) const {
     const auto t = [](double x) { return static_cast<T>(x); };
-    return {t(b1_), t(1 - b1_), t(b2_), t(1 - b2_), t(1 - power(b1_, info.step)), t(std::sqrt(1 - power(b2_, info.step))), t(eps_),
-            t(s.weight_decay)};
+    return {t(b1_),  t(1 - b1_),       t(b2_), t(1 - b2_), t(1 - power(b1_, info.step)), t(std::sqrt(1 - power(b2_, info.step))),
+            t(eps_), t(s.weight_decay)};
   }
   void add_sums(int round, const Slice& s, const StepInfo& info, std::span<ExactSum> sums) const override {
     if (!adapts(s)) return;

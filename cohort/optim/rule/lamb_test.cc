@@ -96,7 +96,8 @@ TEST(Lamb, RefusesAnUpdateWithoutItsSumsAndARoundThatItDoesNotHave) {
   Field<float> field(*rule, 4, 1.0F);
   std::vector<void*> states;
   const Slice slice = field.slice(0, 4, {}, states);
-  EXPECT_THAT(failure_of([&] { rule->update(slice, {.step = 1, .lr = 0.1}); }).what, testing::HasSubstr("needs 2 sums of the whole tensor"));
+  EXPECT_THAT(failure_of([&] { rule->update(slice, {.step = 1, .lr = 0.1}); }).what,
+              testing::HasSubstr("needs 2 sums of the whole tensor"));
   std::vector<ExactSum> sums(1);
   EXPECT_THAT(failure_of([&] { rule->measure(2, slice, {.step = 1, .lr = 0.1}, sums); }).what, testing::HasSubstr("in each of 2 rounds"));
 }

@@ -20,11 +20,7 @@ struct Pass {
 class Lars : public Optimizer {
  public:
   explicit Lars(const SpecValues& v)
-      : lr_(v.real("lr")),
-        momentum_(v.real("momentum")),
-        trust_(v.real("trust")),
-        eps_(v.real("eps")),
-        decay_(v.real("weight_decay")) {}
+      : lr_(v.real("lr")), momentum_(v.real("momentum")), trust_(v.real("trust")), eps_(v.real("eps")), decay_(v.real("weight_decay")) {}
   std::vector<std::string> state_names() const override { return {"momentum_buffer"}; }
   Needs needs() const override { return {.rounds = 1, .per_tensor = 2}; }
   double default_lr() const override { return lr_; }
@@ -41,7 +37,8 @@ class Lars : public Optimizer {
     const double ratio = adapts ? trust_ratio(trust_ * weights, gradient + s.weight_decay * weights + eps_) : 1;
     with_real(s.dtype, [&](auto zero) {
       const auto t = [](double x) { return static_cast<decltype(zero)>(x); };
-      for_each_element<decltype(zero), 1>(Pass<decltype(zero)>{t(info.lr * s.lr_scale), t(ratio), t(s.weight_decay), t(momentum_)}, s, info);
+      for_each_element<decltype(zero), 1>(Pass<decltype(zero)>{t(info.lr * s.lr_scale), t(ratio), t(s.weight_decay), t(momentum_)}, s,
+                                          info);
     });
   }
   double lr_, momentum_, trust_, eps_, decay_;
@@ -54,7 +51,11 @@ const SpecSchema& schema() {
       "momentum whose step is in proportion to the size of each tensor, for large batches",
       {lr_param("1"),
        {.name = "momentum", .type = Type::real, .doc = "share of the buffer kept", .preset = "0.9", .low = 0, .high = 1},
-       {.name = "trust", .type = Type::real, .doc = "length of a step at rate 1, as a share of the tensor's norm", .preset = "0.001", .low = 0},
+       {.name = "trust",
+        .type = Type::real,
+        .doc = "length of a step at rate 1, as a share of the tensor's norm",
+        .preset = "0.001",
+        .low = 0},
        {.name = "eps", .type = Type::real, .doc = "added to the norm of the gradient", .preset = "1e-8", .low = 0},
        weight_decay_param("0", "added to the gradient, times w, before it is scaled")}};
   return schema;

@@ -333,8 +333,8 @@ std::optional<checkpoint::Checkpoint> CheckpointManager::save_emergency(const Er
     if (const auto folder = Folder::if_there(folder_, kOwnParts)) checkpoint::check_fence(*folder, fence_);
     EmergencySave emergency({me, comm_.size(), lost}, folder_, kOwnParts, rendezvous_);
     emergency.agree_on_step(loop_);
-    return emergency.save(loop_, [this](checkpoint::Manifest& m) { describe(m); },
-                          store_options());
+    return emergency.save(
+        loop_, [this](checkpoint::Manifest& m) { describe(m); }, store_options());
   } catch (const Failure& failure) {
     log_error("rank {} was lost, and its shards could not be saved: {}; the checkpoint before stays", lost, failure.what());
     return std::nullopt;

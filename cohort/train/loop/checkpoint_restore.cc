@@ -147,7 +147,8 @@ std::int64_t CheckpointManager::set_diverged_aside(std::int64_t since) {
   if (!may_write()) return sound->manifest.step;
   for (const std::int64_t step : aside) try {
       const std::string path = store_->set_aside(step, "diverged");
-      log_warning("no step after the checkpoint of step {} was finite: it is called {} now, and the run does not resume from it", step, path);
+      log_warning("no step after the checkpoint of step {} was finite: it is called {} now, and the run does not resume from it", step,
+                  path);
     } catch (const Failure& failure) {
       log_error("no step after the checkpoint of step {} was finite; remove it before the run is resumed: {}", step, failure.what());
     }

@@ -46,7 +46,8 @@ SurvivorState parse_survivor_state(const std::string& text, const std::string& w
     SurvivorState state{
         json.at("step"), json.at("undecided"), {json.at("committed"), std::bit_cast<double>(json.at("clip").get<std::uint64_t>())}};
     for (const char digit : json.at("missing").get<std::string>()) state.decision.missing.push_back(digit == '1');
-    for (const std::uint64_t sum : json.at("sums").get<std::vector<std::uint64_t>>()) state.decision.sums.push_back(std::bit_cast<double>(sum));
+    for (const std::uint64_t sum : json.at("sums").get<std::vector<std::uint64_t>>())
+      state.decision.sums.push_back(std::bit_cast<double>(sum));
     return state;
   } catch (const nlohmann::json::exception& error) {
     throw_failure(Kind::corrupt, "{} is no state of a survivor: {}", where, error.what());

@@ -20,7 +20,8 @@ TEST(FolderWatch, SaysOfALookThatDoesNotReturnWhatIsWaitedForAndWhoWaits) {
   const auto look = watch.look();
   auto text = told.get_future();
   ASSERT_EQ(text.wait_for(20s * slowdown()), std::future_status::ready);
-  EXPECT_THAT(text.get(), AllOf(HasSubstr("/mnt/run has not answered for"), HasSubstr("other ranks for rank 0"), HasSubstr("COHORT_TIMEOUT")));
+  EXPECT_THAT(text.get(),
+              AllOf(HasSubstr("/mnt/run has not answered for"), HasSubstr("other ranks for rank 0"), HasSubstr("COHORT_TIMEOUT")));
 }
 
 TEST(FolderWatch, CountsEveryLookFromItsOwnBeginning) {

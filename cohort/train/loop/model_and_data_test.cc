@@ -95,7 +95,8 @@ TEST_F(NamedClasses, ATableOfTextsToTestHasTheClassesOfTraining) {
   write_file_atomically(dir.file("train.csv"), "label,text\nham,a\nspam,b\neggs,c\nham,d\nspam,e\neggs,f\n");
   write_file_atomically(dir.file("test.csv"), "label,text\nspam,b\nham,a\n");  // without eggs, the first in alphabetical order
   write_file_atomically(dir.file("other.csv"), "label,text\nspam,b\ntofu,a\n");
-  TrainConfig c = config("csv_text(context=8, file=" + dir.file("train.csv") + ")", "csv_text(context=8, file=" + dir.file("test.csv") + ")");
+  TrainConfig c =
+      config("csv_text(context=8, file=" + dir.file("train.csv") + ")", "csv_text(context=8, file=" + dir.file("test.csv") + ")");
   c.model = "transformer(d=8, heads=2, layers=1)";
   const ModelAndData m = load_model_and_data(c);
   data::Scratch scratch;

@@ -132,19 +132,21 @@ TEST(OwnRun, AnEvaluationThatCountsNothingSaysSoAndHasNoNumbers) {
   testing::internal::CaptureStderr();
   RunSummary summary;
   collective::run_ranks(1, [&](collective::Communicator& comm) {
-    Trainer trainer(comm, config, 4, 1,
-                    {.model = nn::model_of(Net()),
-                     .train = nn::dataset_of(Labelled{{37}}),
-                     .test = nn::dataset_of(Unlabelled{{11}}),
-                     .objective = {.loss = [](const at::Tensor& outputs, const at::Tensor& labels) {
-                       const auto sum = torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum);
-                       return nn::Loss{torch::nn::functional::cross_entropy(outputs, labels, sum), labels.ne(-100).sum().item<std::int64_t>()};
-                     }}});
+    Trainer trainer(
+        comm, config, 4, 1,
+        {.model = nn::model_of(Net()),
+         .train = nn::dataset_of(Labelled{{37}}),
+         .test = nn::dataset_of(Unlabelled{{11}}),
+         .objective = {.loss = [](const at::Tensor& outputs, const at::Tensor& labels) {
+           const auto sum = torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum);
+           return nn::Loss{torch::nn::functional::cross_entropy(outputs, labels, sum), labels.ne(-100).sum().item<std::int64_t>()};
+         }}});
     summary = trainer.run();
   });
   EXPECT_EQ(summary.test.samples, 0);
   EXPECT_EQ(summary.test.loss, 0);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("nothing was evaluated: none of the labels of the 11 samples of data.test counts"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("nothing was evaluated: none of the labels of the 11 samples of data.test counts"));
   EXPECT_THAT(read_file(config.out + "/metrics.jsonl"), testing::Not(HasSubstr("test_loss")));
 }
 

@@ -5,7 +5,8 @@
 namespace cohort::train {
 namespace {
 
-const Prediction kHostile{.place = "a,\x1b[2Jb.png", .guesses = {{0, "cat \"\x1b]0;x\a\"", 0.5}}, .values = {}, .targets = {}, .label = "d\x9b\n"};
+const Prediction kHostile{
+    .place = "a,\x1b[2Jb.png", .guesses = {{0, "cat \"\x1b]0;x\a\"", 0.5}}, .values = {}, .targets = {}, .label = "d\x9b\n"};
 
 TEST(PredictionCsv, InAFileIsByRfc4180AndChangesNoByte) {
   EXPECT_EQ(csv_line(kHostile, CsvFor::file), "\"a,\x1b[2Jb.png\",\"cat \"\"\x1b]0;x\a\"\"\",0.5,\"d\x9b\n\"\n");

@@ -268,7 +268,8 @@ RunSummary RunLogger::finish(const Evaluation& test, const TrainLoop& loop) {
   summary.train_loss = curves_.loss.y.empty() ? 0 : curves_.loss.y.back();
   summary.samples_per_second = trained_seconds_ > 0 ? samples_ / trained_seconds_ : 0;
   summary.slow = stragglers_.text();
-  if (config_.observe.report) report_effort_.attempt([&] { summary.report = write_run_report(config_, config_text_, summary, curves_, all); });
+  if (config_.observe.report)
+    report_effort_.attempt([&] { summary.report = write_run_report(config_, config_text_, summary, curves_, all); });
   return summary;
 }
 

@@ -328,8 +328,10 @@ Evaluation TrainLoop::evaluate() {
   model_.train(true);
   if (sums.back() == 0) {
     if (comm_.rank().value == 0)
-      log_error("nothing was evaluated: none of the labels of the {} samples of data.test counts for the loss; look at its labels (-100 is left out)",
-                test_->size());
+      log_error(
+          "nothing was evaluated: none of the labels of the {} samples of data.test counts for the loss; look at its labels (-100 is left "
+          "out)",
+          test_->size());
     return {};
   }
   Evaluation result{.loss = sums.front() / sums.back(), .metrics = {}, .samples = static_cast<std::int64_t>(sums.back())};
@@ -349,7 +351,8 @@ double Evaluation::metric(std::string_view name) const {
     if (one.name == name) return one.value;
     known.emplace_back(one.name);
   }
-  if (samples == 0) throw_failure(Kind::usage, "there is no metric '{}': nothing was evaluated (no test set, or none of its labels counts)", name);
+  if (samples == 0)
+    throw_failure(Kind::usage, "there is no metric '{}': nothing was evaluated (no test set, or none of its labels counts)", name);
   throw_unknown("metric", name, known);
 }
 

@@ -45,7 +45,7 @@ class Trainer {
           RankStatus* status);
   void train_epoch(RunLogger& logger, CheckpointManager& checkpoints, Evaluation& test);
   bool save_and_wait(CheckpointManager& checkpoints);  // collective: whether it is on disk
-  std::string leaving_text(bool saved);  // collective: which rank was told to leave, and what is left of the run
+  std::string leaving_text(bool saved);                // collective: which rank was told to leave, and what is left of the run
 
   RankStatus own_status_;
   RankStatus& status_;
