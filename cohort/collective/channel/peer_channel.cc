@@ -47,7 +47,8 @@ std::size_t PeerChannel::wait_any(std::span<Pending> pendings, Deadline deadline
                     transfers.size() - 1);
   }
   if (std::all_of(transfers.begin(), transfers.end(), [](const Transfer* t) { return t == nullptr; }))
-    throw_failure(Kind::usage, "peer channel: wait_any: none of {} calls is under way; leave the loop when all have ended", transfers.size());
+    throw_failure(Kind::usage, "peer channel: wait_any: none of {} calls is under way; leave the loop when all have ended",
+                  transfers.size());
   return core_->wait_any(transfers, deadline);
 }
 
