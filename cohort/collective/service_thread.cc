@@ -33,7 +33,7 @@ void ServiceThread::run(const Body& body) noexcept {
   std::unique_ptr<PeerChannel> closing;
   {
     const std::lock_guard lock(mutex_);
-    kept_ = failed;
+    kept_ = std::move(failed);  // this thread lets go of it for good
     closing = std::move(channel_);
   }
   running_.store(false);

@@ -14,6 +14,7 @@
 #include "cohort/base/spec.h"
 #include "cohort/collective/ranks.h"
 #include "cohort/ddp/data_parallel.h"
+#include "cohort/ddp/layer_wise_reference.h"
 #include "cohort/optim/rule.h"
 
 namespace cohort::ddp::sharded_test {
@@ -150,6 +151,8 @@ std::vector<Case> cases() {
       {"Rmsprop", "rmsprop(lr=0.01, weight_decay=0.3)", all_of<RMSprop>(RMSpropOptions(0.01).weight_decay(0.3))},
       {"RmspropMomentum", "rmsprop(lr=0.01, momentum=0.9, centered=true, weight_decay=0.3)",
        all_of<RMSprop>(RMSpropOptions(0.01).momentum(0.9).centered(true).weight_decay(0.3))},
+      {"Lars", "lars(lr=3, weight_decay=0.3)", all_of<Lars>(LayerWiseOptions(3).weight_decay(0.3))},
+      {"Lamb", "lamb(lr=0.02, weight_decay=0.3)", all_of<Lamb>(LayerWiseOptions(0.02).weight_decay(0.3))},
   };
 }
 
@@ -200,6 +203,10 @@ std::vector<Case> group_cases() {
                                           [](double scale, double decay) { return AdagradOptions(0.02 * scale).weight_decay(decay); }),
       group_case<RMSprop, RMSpropOptions>("Rmsprop", "rmsprop(lr=0.002, weight_decay=0.2)",
                                           [](double scale, double decay) { return RMSpropOptions(0.002 * scale).weight_decay(decay); }),
+      group_case<Lars, LayerWiseOptions>("Lars", "lars(lr=0.5, weight_decay=0.2)",
+                                         [](double scale, double decay) { return LayerWiseOptions(0.5 * scale).weight_decay(decay); }),
+      group_case<Lamb, LayerWiseOptions>("Lamb", "lamb(lr=0.002, weight_decay=0.2)",
+                                         [](double scale, double decay) { return LayerWiseOptions(0.002 * scale).weight_decay(decay); }),
   };
 }
 

@@ -88,6 +88,13 @@ void ElasticJob::before_output() {
   }
 }
 
+// Whether the job had gone on without this worker, or never had it: then no step was its to save.
+bool ElasticJob::went_without(int worker) const {
+  const auto part = parts_.find(worker);
+  if (part == parts_.end()) return plan_.worker.preemptible && !parts_.empty();
+  return std::ranges::any_of(parts_, [&](const auto& other) { return other.second.epoch.value > part->second.epoch.value; });
+}
+
 // The job goes on without it, unless it is one of the first and has said that the settings are wrong: they are for all of them.
 void ElasticJob::note_end(const Ranks::Ended& e) {
   const elastic::Process process = process_of(e.rank);
@@ -106,8 +113,8 @@ void ElasticJob::note_end(const Ranks::Ended& e) {
   if (unexpected) last_end_ = e;
   if (unexpected && !usage_failure && !rendezvous_.ending()) note_own_failure(e);
   if (unexpected) note_life(e.rank);
-  const bool had_no_part = plan_.worker.preemptible && !parts_.empty() && !parts_.contains(e.rank);  // so it lost nothing
-  if (stopped() && e.status != 0 && !had_no_part) stopped_worker_failed_ = true;
+  const bool refused = usage_failure && !told;  // its data or settings: it took no part
+  if (stopped() && e.status != 0 && !refused && !went_without(e.rank)) stopped_worker_failed_ = true;
   if (e.status == 0 && plan_.worker.preemptible && rendezvous_.ending() && hang_deadline_.never())
     hang_deadline_ = Deadline::in(kHangLimit);
   rendezvous_.process_ended(process, e.how);

@@ -41,6 +41,7 @@ class ElasticJob final : public JobLoop {
   int say_failure(const std::string& text);
   void note_lost_with_host(const Ranks::Ended& ended, const elastic::Process& process);
   bool failed_after_training(const Ranks::Ended& ended) const;
+  bool went_without(int worker) const;
   elastic::Process process_of(int worker) const;
   elastic::Workforce workforce() const;
   void look_for_hosts();

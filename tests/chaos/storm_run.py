@@ -45,9 +45,14 @@ class Launch(Supervised, Job):
         assert not self.ended(), f"the job ended, with status {self.process.returncode}"
 
     def await_workers(self, least=1):
-        wait_until(f"{least} workers", lambda: len(self.workers()) >= least or self.ended())
+        there = []  # those that were seen: they may end at any moment
+
+        def enough():
+            there[:] = self.workers()
+            return len(there) >= least or self.ended()
+        wait_until(f"{least} workers", enough)
         assert not self.ended(), f"the job ended, with status {self.process.returncode}"
-        return self.workers()
+        return there
 
     def rank0(self):
         """Its process, as far as the history tells; else any worker."""

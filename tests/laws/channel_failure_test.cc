@@ -53,6 +53,22 @@ TEST_P(ChannelLaws, ALostPeerFailsItsOwnCallsAndTheOthersGoOnAsDoTheirCollective
   EXPECT_TRUE(first == second.get());
 }
 
+TEST_P(ChannelLaws, AFailureNamesTheRankOfTheCommunicatorAndOfTheLinks) {
+  ChannelWorld some = world(3);
+  std::vector<std::unique_ptr<Communicator>> reversed(3);
+  some.on_all([&](Communicator& comm, PeerChannel&) {
+    const int me = comm.rank().value;
+    reversed[static_cast<std::size_t>(me)] = comm.split(0, -me);
+  });
+  const auto channel = reversed[0]->channel();
+  EXPECT_EQ(channel->rank(), Rank{2});
+  reversed[2].reset();
+  some.leave(2);
+  const Error error = failure_of([&] { recv_now(*channel, 0, 1, 4); });
+  EXPECT_EQ(error.rank, Rank{0});
+  EXPECT_THAT(error.what, AllOf(HasSubstr("from rank 0 (tag 1), which is rank 2 of the links, on rank 2"), HasSubstr("rank 2 left")));
+}
+
 TEST_P(ChannelLaws, WhatALeavingPeerSentBeforeIsStillReceived) {
   ChannelWorld both = world(2);
   for (const std::size_t size : {std::size_t{4}, std::size_t{5000}, kEager}) send_now(both[1], 0, 1, pattern(size, 1));

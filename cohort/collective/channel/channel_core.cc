@@ -131,11 +131,10 @@ std::optional<Error> ChannelCore::wait(Transfer& t, Deadline deadline) {
   await([&] { return over(t); }, deadline);
   const std::lock_guard lock(mutex_);
   if (over(t)) return t.error;
-  throw Failure{
-      {Kind::timeout,
-       fmt::format("peer channel: rank {} waited past its deadline for a {}: {}; wait again, or destroy the Pending to give it up", me_,
-                   t.text(), why_late(t)),
-       Rank{t.peer}}};
+  throw Failure{{Kind::timeout,
+                 fmt::format("peer channel: rank {} waited past its deadline for a {}: {}; wait again, or destroy the Pending to end it",
+                             me_, t.text(), why_late(t)),
+                 Rank{t.peer}}};
 }
 
 bool ChannelCore::poll(Transfer& t) {

@@ -160,8 +160,10 @@ void ChannelCore::settle(Transfer& t) {
 void ChannelCore::end(Transfer& t, std::optional<Error> cause) const {
   t.stage = Transfer::Stage::ended;
   if (cause) {
+    const Peer& peer = peers_[static_cast<std::size_t>(t.peer)];
+    const std::string also = peer.member.value == peer.rank ? "" : fmt::format(", which is rank {} of the links,", peer.member.value);
     const char* const next = cause->kind == Kind::peer_lost ? "; calls to other ranks go on" : "";
-    t.error = Error{cause->kind, fmt::format("peer channel: {} on rank {}: {}{}", t.text(), me_, cause->what, next), Rank{t.peer}};
+    t.error = Error{cause->kind, fmt::format("peer channel: {}{} on rank {}: {}{}", t.text(), also, me_, cause->what, next), Rank{t.peer}};
   } else if (!t.sends) {
     counters_->count(Collective::recv, t.data.count, t.data.dtype);
   }

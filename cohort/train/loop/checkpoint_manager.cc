@@ -225,7 +225,7 @@ void CheckpointManager::save_whole() {
 // Rank 0. Without the run's folder nothing is written: another run may have it.
 bool CheckpointManager::may_save() {
   try {
-    if (hold_folder()) return true;
+    if (hold_folder() && raise_due_fence()) return true;
   } catch (const Failure& failure) {
     owner_ = "another run";
     log_error("{}", failure.what());

@@ -78,6 +78,7 @@ class CheckpointManager {
   void lock_run();
   bool hold_folder();  // rank 0: the run's folder is this job's, and can be written
   bool may_save();     // the same, tried with each save
+  bool raise_due_fence();
   checkpoint::ShardedSave sharded_save_in(const std::string& staging, int rank) const;
   void abandon_in_flight() const noexcept;
   void note_owner();
@@ -116,6 +117,7 @@ class CheckpointManager {
   std::int64_t saved_step_ = -1;      // of the newest that is whole on disk
   bool job_goes_on_;                  // another rank 0 may follow
   bool held_ = false;                 // rank 0: hold_folder() has succeeded
+  bool fence_due_ = false;            // rank 0: restore() could not raise it
   bool fenced_off_ = false;           // rank 0: another job, or a later epoch of this one, saves in the folder
   std::string owner_;                 // rank 0: the other job
   bool write_failed_ = false;         // since save_last() tried

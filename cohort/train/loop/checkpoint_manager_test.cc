@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 
 #include "cohort/base/failure_of.h"
@@ -100,6 +102,37 @@ TEST_F(ElasticRank, LeavesTheFolderToTheNextOneAndGivesItFreeWhenTheJobEnds) {
   manager->job_ends();
   manager.reset();
   EXPECT_FALSE(fs::exists(owner));
+}
+
+// No file of this process may grow, as on a full disk.
+struct NoRoom {
+  NoRoom() {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit none{0, before.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~NoRoom() { ::setrlimit(RLIMIT_FSIZE, &before); }
+  NoRoom(const NoRoom&) = delete;
+  NoRoom& operator=(const NoRoom&) = delete;
+  rlimit before{};
+};
+
+TEST_F(ElasticRank, ThatBeginsFromAnEmptyFolderOnAFullDiskSavesWhenItsFenceIsRaised) {
+  begin(1);
+  fs::remove_all(checkpoints());
+  std::unique_ptr<CheckpointManager> manager;
+  {
+    const NoRoom full;
+    manager = begin(2);
+    EXPECT_EQ(manager->restore(), std::nullopt);
+    manager->save();
+    manager->finish();
+    EXPECT_FALSE(manager->saved());
+  }
+  EXPECT_NE(checkpoint::raised_fence(checkpoints()), (checkpoint::Fence{"job.1", 2}));
+  EXPECT_TRUE(save(*manager).first);
+  EXPECT_EQ(checkpoint::raised_fence(checkpoints()), (checkpoint::Fence{"job.1", 2}));
 }
 
 }  // namespace

@@ -61,8 +61,24 @@ void CheckpointManager::refuse_none(const std::vector<checkpoint::Refusal>& refu
                 folder_, refused.size(), fmt::join(reasons, "; "), folder_);
 }
 
+// The next worker would meet the same disk: one of a job that trains begins, and saves nothing before its fence is raised.
+bool CheckpointManager::raise_due_fence() {
+  if (!fence_due_) return true;
+  try {
+    checkpoint::raise_fence(open_folder(), fence_);
+  } catch (const Failure& failure) {
+    if (failure.kind() != Kind::system || fence_.epoch <= 1) throw;
+    log_warning("{}; training goes on, and nothing is saved before that can be written", failure.what());
+    return false;
+  }
+  fence_due_ = false;
+  return true;
+}
+
 void CheckpointManager::find_newest(ResumePoint& at) {
-  if (!fence_.job.empty()) checkpoint::raise_fence(open_folder(), fence_);
+  fence_due_ = !fence_.job.empty();
+  raise_due_fence();
+  if (fence_.epoch > 1 && !Folder::if_there(folder_, kOwnParts)) return;  // nor can it be made now
   const auto newest = newest_usable();
   if (!newest.checkpoint && !newest.refused.empty()) refuse_none(newest.refused);
   for (const auto& refused : newest.refused)
