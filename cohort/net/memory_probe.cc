@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <thread>
 
 #include "cohort/base/error.h"
 #include "cohort/net/frame/little_endian.h"
@@ -23,6 +25,7 @@ constexpr std::array<std::string_view, 3> kWishes{"auto", "shm", "tcp"};
 constexpr std::size_t kMemoryBytes = 64;
 constexpr std::size_t kReasonBytes = 512;
 constexpr Seconds kCheckInterval{0.02};  // of plan.given_up
+constexpr Seconds kEnding{0.5};          // between the end of a process's memory and that of its connections
 
 Wish wish_named(const std::string& name) {
   for (std::size_t i = 0; i < kWishes.size(); ++i)
@@ -98,6 +101,7 @@ class Prober {
     std::string why = out.why.empty() ? map_all(out, mapped) : out.why;
     out.hosts = agree_on_hosts(mapped, why);
     out.why = out.all_share() ? "" : why;
+    if (!out.all_share() && wish == Wish::shm) refuse_if_one_ended();
     if (!out.all_share() && wish == Wish::shm)
       throw_failure(Kind::usage, "shm was requested but is not available: {}; use tcp or auto", out.why);
     for (std::size_t r = 0; r < out.peers.size(); ++r)
@@ -179,6 +183,22 @@ class Prober {
     }
     out.peers[r] = std::move(*segment);
     return {};
+  }
+
+  // A rank that ended meanwhile took its memory along: it is lost, and nothing is wrong with what was asked for.
+  void refuse_if_one_ended() const {
+    const Deadline moment = deadline_.sooner(Deadline::in(kEnding));
+    do {
+      for (std::size_t r = 0; r < connections_.size(); ++r) {
+        if (!connections_[r] || !memories_[r].there || ::access(fmt::format("/proc/{}", memories_[r].name.pid).c_str(), F_OK) == 0)
+          continue;
+        pollfd closed{connections_[r]->fd(), POLLRDHUP, 0};
+        if (::poll(&closed, 1, 0) <= 0) continue;
+        throw Failure{{Kind::peer_lost, fmt::format("rank {} died while the ranks connected (its process has ended)", r),
+                       Rank{static_cast<std::int32_t>(r)}}};
+      }
+      std::this_thread::sleep_for(kCheckInterval);
+    } while (!moment.passed());
   }
 
   // An all-gather of who maps whom: all ranks see the same table and number the hosts alike. why: the lowest rank's.
