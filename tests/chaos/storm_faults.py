@@ -108,22 +108,22 @@ def data_changed(run, job):
     """A replacement that reads other rows is refused; then the file is what it was. One that was about to join may have read the old ones. Rank 0 stays: a
     job that has nobody left who read the old ones, and no checkpoint of them, begins with the new ones."""
     job.await_progress()
-    first = job.rank0()
-    others_than_first = [pid for pid in job.await_workers() if pid != first]
-    if not others_than_first:
-        return
     rows, mark = run.rows(), len(job.log())
     del rows[run.rng.randrange(len(rows))]
     run.write_table(rows)
     refused = lambda: job.said(r"(the data differ: data\.train|another training set:) .*number of samples: ", mark) or job.ended()
     try:
-        tell(run.rng.choice(others_than_first), signal.SIGKILL)
-        for _ in range(5):
+        for _ in range(5):  # where all places are taken those that are asked for are spares, which are not compared
+            first = job.rank0()
+            others_than_first = [pid for pid in job.await_workers() if pid != first]
+            if others_than_first:
+                tell(run.rng.choice(others_than_first), signal.SIGKILL)
+            else:
+                job.process.send_signal(signal.SIGUSR2)
             end = time.monotonic() + 4 * LOST_AFTER * SLOWDOWN
             wait_until("other data are refused", lambda: refused() or time.monotonic() > end)
             if refused():
                 return
-            job.process.send_signal(signal.SIGUSR2)
         raise AssertionError("no worker with other data was refused")
     finally:
         run.write_table(run.rows())
