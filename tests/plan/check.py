@@ -146,7 +146,7 @@ def memory():
     # Eight buckets, and lanes as this machine has cores: two or more of them are in flight.
     done = run("bench", "memory", "-n", "2", "--stages", "2", "--model", "gpt(vocab=64, context=32, d=512, heads=4, layers=8)", "--json")
     for line in map(json.loads, done.stdout.splitlines()):
-        assert 0.98 <= line["measured_bytes"] / line["formula_bytes"] < 1.05, line
+        assert 0.94 <= line["measured_bytes"] / line["formula_bytes"] < 1.05, line  # below: a bucket less than the most was in flight
     refused_by = run("bench", "memory", "--stages", "4", status=2).stderr
     assert "between 0 and 3" in refused_by, refused_by
 
