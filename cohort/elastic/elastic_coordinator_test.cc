@@ -1,11 +1,9 @@
 #include "cohort/elastic/elastic_coordinator.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +14,7 @@
 #include <thread>
 
 #include "cohort/base/file.h"
+#include "cohort/base/no_descriptors.h"
 #include "cohort/base/slowdown.h"
 #include "cohort/elastic/elastic_worker.h"
 
@@ -45,24 +44,6 @@ class Lines {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string text_;
-};
-
-// No descriptor beyond those that are open.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    const Fd lowest{open("/dev/null", O_RDONLY | O_CLOEXEC)};
-    rlimit none = before_;
-    none.rlim_cur = static_cast<rlim_t>(lowest.get());
-    setrlimit(RLIMIT_NOFILE, &none);
-  }
-  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
-  NoDescriptors(const NoDescriptors&) = delete;
-  NoDescriptors& operator=(const NoDescriptors&) = delete;
-
- private:
-  rlimit before_{};
 };
 
 TEST(ElasticCoordinator, OutOfDescriptorsItAcceptsLaterAndTheJobGoesOn) {

@@ -1,12 +1,11 @@
 #include "cohort/launch/remote_ranks.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <csignal>
 
 #include "cohort/base/error.h"
+#include "cohort/base/no_descriptors.h"
 
 namespace cohort::launch {
 namespace {
@@ -15,24 +14,6 @@ class NoOutput : public RankSink {
  public:
   void write(int, int, std::string_view, Clock::time_point) override {}
   void finish(int, int) override {}
-};
-
-// No descriptor beyond those that are open.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    const Fd lowest{open("/dev/null", O_RDONLY | O_CLOEXEC)};
-    rlimit none = before_;
-    none.rlim_cur = static_cast<rlim_t>(lowest.get());
-    setrlimit(RLIMIT_NOFILE, &none);
-  }
-  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
-  NoDescriptors(const NoDescriptors&) = delete;
-  NoDescriptors& operator=(const NoDescriptors&) = delete;
-
- private:
-  rlimit before_{};
 };
 
 TEST(RemoteRanks, AnAgentThatCannotBeStartedLeavesNoWorkerBehind) {

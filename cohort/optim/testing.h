@@ -76,6 +76,12 @@ void fill_normal(std::vector<T>& values, std::mt19937& random) {
   std::generate(values.begin(), values.end(), [&] { return static_cast<T>(normal(random)); });
 }
 
+inline double norm(const std::vector<double>& values) {
+  double squared = 0;
+  for (const double x : values) squared += x * x;
+  return std::sqrt(squared);
+}
+
 // One element by the formula, in double: w, gradient (scaled), states, step from 1, learning rate, weight decay.
 using Formula = std::function<void(double& w, double g, std::vector<double>& s, double t, double lr, double decay)>;
 

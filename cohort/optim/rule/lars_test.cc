@@ -5,12 +5,6 @@
 namespace cohort::optim {
 namespace {
 
-double norm(const std::vector<double>& values) {
-  double squared = 0;
-  for (const double x : values) squared += x * x;
-  return std::sqrt(squared);
-}
-
 // The formula for a whole tensor, in double.
 struct Reference {
   double momentum, trust, eps;
