@@ -132,6 +132,8 @@ def main():
     for path in (asked.programs, asked.out, HERE, asked.keep or asked.out):
         if os.path.abspath(path).startswith("/tmp/"):
             sys.exit(f"the storm has a /tmp of its own, in which there is no {path}: build and run it elsewhere")
+    if not os.access(os.path.join(asked.programs, "cohort"), os.X_OK):
+        sys.exit(f"there is no program {asked.programs}/cohort: build first, and name the folder of the programs")
     os.environ.pop("TMPDIR", None)
     quiet_machine()
     print(f"seed {asked.seed}", flush=True)
