@@ -22,8 +22,10 @@ class Feedback {
   void settle(bool committed);                        // once or more often, also where begin() was not called
 
   std::span<const float> residual() const { return committed_; }  // of the committed steps
-  double weight() const { return weight_; }                       // w', 0: no step was committed yet
-  void restore(std::span<const float> residual, double weight);   // from a checkpoint
+  Piece values() { return piece(std::span(committed_)); }         // the same, to be saved and written: restore() without a copy
+  void set_weight(double weight) { weight_ = weight; }
+  double weight() const { return weight_; }                      // w', 0: no step was committed yet
+  void restore(std::span<const float> residual, double weight);  // from a checkpoint
 
  private:
   std::vector<float> committed_, pending_;

@@ -14,14 +14,27 @@
 namespace cohort::ddp {
 namespace {
 
-std::vector<engine::Parameter> parameters_of(const torch::nn::Module& module) {
+// As torch::optim's, an optimizer decays every parameter.
+std::vector<engine::Parameter> parameters_of(const torch::nn::Module& module, const optim::Optimizer* rule) {
+  const optim::Group group{.weight_decay = rule != nullptr ? rule->default_weight_decay() : 0};
   std::vector<engine::Parameter> all;
-  for (const auto& item : module.named_parameters()) all.push_back({item.key(), item.value()});
+  for (const auto& item : module.named_parameters()) all.push_back({item.key(), item.value(), group});
   return all;
 }
 
 engine::EngineOptions options_of(const DataParallelOptions& o) {
-  return {.strategy = "all_reduce(op=average)", .first_bucket = o.first_bucket, .bucket = o.bucket, .lanes = o.lanes};
+  engine::EngineOptions options{
+      .strategy = o.strategy, .codec = o.codec, .first_bucket = o.first_bucket, .bucket = o.bucket, .lanes = o.lanes};
+  options.clip_norm = o.clip_norm;
+  return options;
+}
+
+std::unique_ptr<optim::Optimizer> rule_of(const DataParallelOptions& o) {
+  if (!o.optimizer.empty()) return optim::make(o.optimizer);
+  if (o.clip_norm > 0)
+    throw_failure(Kind::usage,
+                  "DataParallel: clip_norm is for .optimizer; with one of torch::optim call torch::nn::utils::clip_grad_norm_");
+  return nullptr;
 }
 
 // Buffers may be strided (a view of something): collectives carry blocks of memory.
@@ -35,7 +48,10 @@ void broadcast(collective::Communicator& comm, const std::string& name, const at
 engine::Engine open_engine(collective::Communicator& comm, torch::nn::Module& module, const DataParallelOptions& options, int cores,
                            int ranks_here) {
   check_same(comm, describe(module));
-  return engine::Engine(comm, parameters_of(module), options_of(options), nullptr, cores, ranks_here);
+  for (const auto& item : module.named_parameters()) broadcast(comm, item.key(), item.value());
+  auto rule = rule_of(options);
+  auto parameters = parameters_of(module, rule.get());
+  return engine::Engine(comm, std::move(parameters), options_of(options), std::move(rule), cores, ranks_here);
 }
 
 }  // namespace
@@ -43,9 +59,11 @@ engine::Engine open_engine(collective::Communicator& comm, torch::nn::Module& mo
 struct DataParallel::Impl {
   Impl(collective::Communicator& c, torch::nn::Module& m, const DataParallelOptions& options, int cores, int ranks_here)
       : comm(c), module(m), core(open_engine(c, m, options, cores, ranks_here)) {
+    if (core.rule() != nullptr) return;  // step() ends what backward began
     core.on_first_gradient([this] { torch::autograd::Engine::get_default_engine().queue_callback([this] { end_of_backward(); }); });
   }
-  void begin() { core.begin({}, pauses == 0); }
+  // Without a rule a gradient is worth what it is: codecs keep what they do not send in units of it.
+  void begin() { core.begin({.step = steps + 1, .lr = core.rule() != nullptr ? core.rule()->default_lr() : 1}, pauses == 0); }
   void end_of_backward() {
     last = core.finish();
     begin();
@@ -55,6 +73,7 @@ struct DataParallel::Impl {
   torch::nn::Module& module;
   engine::Engine core;
   engine::Verdict last;
+  std::int64_t steps = 0;
   int pauses = 0;
 };
 
@@ -64,7 +83,7 @@ DataParallel::DataParallel(Job& job, torch::nn::Module& module, const DataParall
 DataParallel::DataParallel(collective::Communicator& comm, torch::nn::Module& module, const DataParallelOptions& options, int cores,
                            int ranks_here)
     : impl_(std::make_unique<Impl>(comm, module, options, cores, ranks_here)) {
-  broadcast_parameters();
+  sync_buffers(Buffers::broadcast);
   impl_->begin();
 }
 
@@ -125,6 +144,23 @@ void DataParallel::broadcast_optimizer_state(torch::optim::Optimizer& optimizer)
                   error.what_without_backtrace());
   }
 }
+
+engine::Verdict DataParallel::step() {
+  if (impl_->core.rule() == nullptr)
+    throw_failure(Kind::usage, "DataParallel::step() without .optimizer: call step() of the program's own optimizer");
+  return step(impl_->core.rule()->default_lr());
+}
+
+engine::Verdict DataParallel::step(double lr) {
+  if (impl_->core.rule() == nullptr) return step();  // which says why not
+  impl_->core.set_rate(lr);
+  impl_->last = impl_->core.finish();
+  if (impl_->last.committed) ++impl_->steps;
+  impl_->begin();
+  return impl_->last;
+}
+
+std::unique_ptr<engine::Consensus> DataParallel::consensus() { return std::make_unique<engine::Consensus>(impl_->core); }
 
 bool DataParallel::finite() const { return impl_->last.committed; }
 std::size_t DataParallel::buckets() const { return impl_->core.buckets().size(); }

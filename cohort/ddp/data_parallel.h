@@ -8,6 +8,15 @@
 //     optimizer.step();                       // the same update everywhere
 //   }
 //
+// With an optimizer of Cohort's (.optimizer) it updates too, and ranks may train together in any way there is (docs/strategies.md):
+//
+//   cohort::DataParallel ddp(job, net, {.strategy = "local_sgd(h=8)", .optimizer = "sgd(lr=0.1, momentum=0.9)"});
+//   for (...) {
+//     loss.backward();
+//     ddp.step();                             // in place of optimizer.step() and zero_grad(): update, and meet the others when it is due
+//   }
+//   { const auto consensus = ddp.consensus(); evaluate(net); }   // where replicas drift: the one model that the job stands for
+//
 // Rules. Every rank calls backward() equally often. A parameter without a gradient in a step counts as zero and has a gradient of zero
 // afterwards. zero_grad() may drop the gradients; zero_grad(false) keeps them in memory that peers read in place and saves a copy. Buffers
 // are rank 0's at the start, then each rank's own until sync_buffers(). Module and job must outlive it.
@@ -16,11 +25,13 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "cohort/base/bytes.h"
 #include "cohort/base/config.h"
 #include "cohort/collective/communicator.h"
 #include "cohort/ddp/module_holder.h"
+#include "cohort/engine/engine.h"
 
 namespace cohort::job {
 class Job;
@@ -37,6 +48,10 @@ namespace cohort::ddp {
 using job::Job;
 
 struct DataParallelOptions {
+  std::string strategy = "all_reduce";  // how ranks train together; other ones than all_reduce want an optimizer
+  std::string codec = "none";           // how gradients are sent in fewer bytes: "int8", "topk(ratio=0.01)" (docs/codecs.md)
+  std::string optimizer{};              // empty: the program has one of torch::optim
+  double clip_norm = 0;                 // with an optimizer: largest norm of the whole gradient; 0: no clipping
   ByteSize first_bucket{1_MiB};
   ByteSize bucket{25_MiB};  // gradients that travel together; 0: all of them
   int lanes = -1;           // threads that reduce buckets while backward runs; -1: decided from the free cores
@@ -79,6 +94,11 @@ class DataParallel {
   void sync_buffers(Buffers how = Buffers::average);
   // Whether every gradient of the last backward was finite, the same answer on all ranks: skip optimizer.step() when not.
   bool finite() const;
+  // After backward(), on every rank; Kind::usage without .optimizer.
+  engine::Verdict step();  // with the optimizer's own learning rate
+  engine::Verdict step(double lr);
+  // Collective, between two steps: while it lives the parameters are those of the one model that the job stands for.
+  [[nodiscard]] std::unique_ptr<engine::Consensus> consensus();
   std::size_t buckets() const;
 
  private:

@@ -56,6 +56,16 @@ optim::Group group_of(const std::string& parameter, const ShardedOptions& option
   return {.weight_decay = weight_decay};
 }
 
+std::string strategy_of(const ShardedOptions& o) {
+  if (o.strategy.empty())
+    return fmt::format("zero(stage={}, op={}{}{})", o.stage, o.sum ? "sum" : "average", o.more.empty() ? "" : ", ", o.more);
+  if (!o.more.empty() || o.sum || o.stage != ShardedOptions{}.stage)
+    throw_failure(Kind::usage, "Sharded: .strategy = \"{}\" says all that .stage, .sum and .more would: leave them out", o.strategy);
+  if (!sync::make(o.strategy)->placement(Rank{0}, 1).sharded())
+    throw_failure(Kind::usage, "Sharded: strategy {} shards nothing; it is one for DataParallel", o.strategy);
+  return o.strategy;
+}
+
 // Parameters of one block and type are gathered together; those of several blocks, and of none, are not sharded.
 std::vector<engine::Parameter> parameters_of(const torch::nn::Module& module, const ShardedOptions& options) {
   std::map<const c10::TensorImpl*, int> block_of;
@@ -65,21 +75,21 @@ std::vector<engine::Parameter> parameters_of(const torch::nn::Module& module, co
       if (!fresh && at->second != static_cast<int>(b)) at->second = -1;
     }
   const double weight_decay = optim::make(options.optimizer)->default_weight_decay();
+  const bool in_blocks = sync::make(strategy_of(options))->placement(Rank{0}, 1).gathers_parameters();
   std::vector<engine::Parameter> all;
   for (const auto& item : module.named_parameters()) {
     const auto found = block_of.find(item.value().unsafeGetTensorImpl());
     const optim::Group group = group_of(item.key(), options, weight_decay);
-    all.push_back({item.key(), item.value(), group, options.stage >= 3 && found != block_of.end() ? found->second : -1});
+    all.push_back({item.key(), item.value(), group, in_blocks && found != block_of.end() ? found->second : -1});
   }
   return all;
 }
 
 engine::EngineOptions options_of(const ShardedOptions& o) {
-  return {.strategy = fmt::format("zero(stage={}, op={}{}{})", o.stage, o.sum ? "sum" : "average", o.more.empty() ? "" : ", ", o.more),
-          .first_bucket = o.first_bucket,
-          .bucket = o.bucket,
-          .lanes = o.lanes,
-          .clip_norm = o.clip_norm};
+  engine::EngineOptions options{
+      .strategy = strategy_of(o), .codec = o.codec, .first_bucket = o.first_bucket, .bucket = o.bucket, .lanes = o.lanes};
+  options.clip_norm = o.clip_norm;
+  return options;
 }
 
 // "buddy=true, offload=file:/scratch/a" as "buddy=true, offload=file": the folder is each host's own.
@@ -95,6 +105,8 @@ std::string without_folder(std::string more) {
 // In which ranks must agree. Not lanes, of which all open as many as the host with the fewest cores, and not the folder of offloaded files.
 std::vector<std::string> lines_of(const ShardedOptions& o) {
   std::vector<std::string> lines{fmt::format("stage: {}", o.stage),
+                                 fmt::format("strategy: {}", without_folder(o.strategy)),
+                                 fmt::format("codec: {}", o.codec),
                                  fmt::format("optimizer: {}", o.optimizer),
                                  fmt::format("clip_norm: {}", o.clip_norm),
                                  fmt::format("first_bucket: {} bytes", o.first_bucket.value),

@@ -64,6 +64,8 @@ struct ShardedOptions {
   int lanes = -1;                      // threads that reduce buckets while backward runs; -1: decided from the free cores
   bool sum = false;                    // gradients are added up over the ranks, not averaged
   std::string more{};                  // further parameters of the strategy: "buddy=true"
+  std::string strategy{};              // in place of stage, sum and more: "zero(stage=2, buddy=true)"
+  std::string codec = "none";          // how gradients are sent in fewer bytes: "int8", "topk(ratio=0.01)" (docs/codecs.md)
   std::vector<ShardedBlock> blocks{};  // stage 3
   std::vector<ShardedGroup> groups{};  // the first that names a parameter counts; one of no group has the optimizer's own values
 };

@@ -33,7 +33,7 @@ std::vector<std::pair<std::string, at::Tensor>> replicated_of(const ShardedState
   std::set<std::string> sharded;
   if (s.core.shards_parameters())
     for (const auto& bucket : s.core.buckets())
-      if (bucket->sharding().stage >= 3)
+      if (bucket->placement().gathers_parameters())
         for (const auto& member : bucket->members()) sharded.insert(member.name);
   std::vector<std::pair<std::string, at::Tensor>> all;
   for (const auto& item : s.module.named_parameters())
@@ -50,10 +50,9 @@ void write(checkpoint::Snapshot& into, const ShardedState& s) {
   const auto optimizer = checkpoint::shard_file(kOptimizerGroup, rank, ranks);
   if (rank == 0)
     for (const auto& [name, t] : replicated_of(s)) into.add(model, engine::whole_view(name, t.cpu().contiguous()));
-  s.core.each_shard([&](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first, std::int64_t count,
-                        const at::Tensor& flat) {
-    if (!state.empty()) into.add(optimizer, engine::run_view(p + "/" + state, sizes, first, count, flat));
-    if (state.empty() && pieces) into.add(model, engine::run_view(p, sizes, first, count, flat));
+  s.core.visit([&](const StateItem& item) {
+    if (item.state.empty() && !pieces) return;
+    into.add(item.state.empty() ? model : optimizer, engine::run_view(item));
   });
   if (rank == 0 || pieces) into.set_metadata(model, {{"format", "pt"}});
   into.set_metadata(optimizer, {{"rule", s.core.rule()->spec()}});
@@ -71,16 +70,14 @@ void describe(checkpoint::Manifest& m, const ShardedState& s, std::int64_t updat
 // Before anything is changed: is all there, and of the right shapes?
 void check(const Contents& from, const ShardedState& s) {
   for (const auto& [name, t] : replicated_of(s)) engine::check_run(from, kModelGroup, name, t.sizes(), t);
-  s.core.each_shard(
-      [&](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t, std::int64_t, const at::Tensor& flat) {
-        if (state.empty()) return engine::check_run(from, kModelGroup, p, sizes, flat);
-        const auto rule = from.checkpoint().manifest.texts.find("optimizer");
-        if (from.find(kOptimizerGroup, p + "/" + state) == nullptr)
-          throw_failure(Kind::usage, "checkpoint {} was trained with {} and has no {} of {}, which {} needs: take the same optimizer",
-                        from.checkpoint().path, rule == from.checkpoint().manifest.texts.end() ? "another" : rule->second, state, p,
-                        s.core.rule()->spec());
-        engine::check_run(from, kOptimizerGroup, p + "/" + state, sizes, flat);
-      });
+  s.core.visit([&](const StateItem& item) {
+    const auto rule = from.checkpoint().manifest.texts.find("optimizer");
+    if (!item.state.empty() && from.find(kOptimizerGroup, item.key()) == nullptr)
+      throw_failure(Kind::usage, "checkpoint {} was trained with {} and has no {} of {}, which {} needs: take the same optimizer",
+                    from.checkpoint().path, rule == from.checkpoint().manifest.texts.end() ? "another" : rule->second, item.state,
+                    item.parameter, s.core.rule()->spec());
+    engine::check_run(from, item);
+  });
   const auto& values = from.checkpoint().manifest.values;
   if (const auto saved = values.find(kGroups); saved != values.end() && saved->second != s.groups && s.comm.rank() == Rank{0})
     log_warning("checkpoint {} was trained with other parameter groups: {}; those of this program count: {}", from.checkpoint().path,
@@ -94,11 +91,9 @@ void read(const Contents& from, const ShardedState& s) {
       engine::read_run(from, kModelGroup, name, t.sizes(), 0, here);
       if (here.data_ptr() != t.data_ptr()) t.copy_(here);
     }
-  s.core.each_shard(
-      [&](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first, std::int64_t, const at::Tensor& flat) {
-        if (!state.empty()) engine::read_run(from, kOptimizerGroup, p + "/" + state, sizes, first, flat);
-        if (state.empty() && s.core.shards_parameters()) engine::read_run(from, kModelGroup, p, sizes, first, flat);
-      });
+  s.core.visit([&](const StateItem& item) {
+    if (!item.state.empty() || s.core.shards_parameters()) engine::read_run(from, item);
+  });
 }
 
 void broadcast_replicated(const ShardedState& s) {

@@ -92,13 +92,13 @@ using Whole = std::map<std::string, at::Tensor>;
 struct Collector {
   std::mutex mutex;
   Whole whole;
-  Engine::VisitShard visit() {
-    return [this](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first, std::int64_t count,
-                  const at::Tensor& flat) {
+  std::function<void(const StateItem&)> visit() {
+    return [this](const StateItem& item) {
       const std::lock_guard lock(mutex);
-      auto [place, fresh] = whole.try_emplace(p + "/" + state);
-      if (fresh) place->second = at::full({c10::multiply_integers(sizes)}, std::nan(""));
-      place->second.narrow(0, first, count).copy_(flat);
+      const auto [place, fresh] = whole.try_emplace(item.key());
+      if (fresh) place->second = at::full({c10::multiply_integers(item.shape)}, std::nan(""));
+      place->second.narrow(0, static_cast<std::int64_t>(item.run.first), static_cast<std::int64_t>(item.run.count))
+          .copy_(borrowed(item.values));
     };
   }
 };
@@ -112,7 +112,7 @@ void expect_same(const Whole& found, const Whole& expected, const std::string& w
 std::vector<Whole> truth(int stage) {
   std::vector<Collector> after(4);
   TrainCase train_case = with_buddies(stage);
-  train_case.after_finish = [&](const CallbackContext& c) { c.engine.each_shard(after[static_cast<std::size_t>(c.step)].visit()); };
+  train_case.after_finish = [&](const CallbackContext& c) { c.engine.visit(after[static_cast<std::size_t>(c.step)].visit()); };
   train_ranks(train_case);
   std::vector<Whole> all;
   for (auto& a : after) all.push_back(a.whole);
@@ -127,8 +127,8 @@ TEST_P(Buddy, HoldsTheBitsOfTheRankBeforeItAfterEveryStep) {
     TrainCase train_case = with_buddies(GetParam(), lanes);
     std::array<Collector, 4> own, copies_of;
     train_case.after_finish = [&](const CallbackContext& c) {
-      c.engine.each_shard(own[static_cast<std::size_t>(c.step)].visit());
-      c.engine.each_buddy_shard(copies_of[static_cast<std::size_t>(c.step)].visit());
+      c.engine.visit(own[static_cast<std::size_t>(c.step)].visit());
+      c.engine.visit_buddy(copies_of[static_cast<std::size_t>(c.step)].visit());
     };
     train_ranks(train_case);
     for (std::size_t step = 1; step < own.size(); ++step) expect_same(copies_of[step].whole, own[step].whole, fmt::format("step {}", step));
@@ -148,8 +148,8 @@ TEST_P(Buddy, CopiesAccumulatedStepsToo) {
   train_case.micro = 2;
   Collector own, copies_of;
   train_case.after_finish = [&](const CallbackContext& c) {
-    c.engine.each_shard(own.visit());
-    c.engine.each_buddy_shard(copies_of.visit());
+    c.engine.visit(own.visit());
+    c.engine.visit_buddy(copies_of.visit());
   };
   train_ranks(train_case);
   expect_same(copies_of.whole, own.whole, "accumulated");
@@ -175,7 +175,7 @@ TEST_P(Buddy, RestoresWhatALostRankHad) {
   train_case.after_finish = [&](const CallbackContext& c) {
     if (c.step != 2) return;
     if (c.comm.rank() == Rank{kLost})  // what a fresh process would hold
-      c.engine.each_shard([](const auto&, const auto&, auto, auto, auto, const at::Tensor& flat) { at::Tensor(flat).fill_(-1); });
+      c.engine.visit([](const StateItem& item) { borrowed(item.values).fill_(-1); });
     c.engine.restore_from_buddy(Rank{kLost});
   };
   expect_same_bits(train_ranks(train_case), train_ranks(plain));
@@ -234,8 +234,8 @@ int survive(int stage, const Accident& accident, Whole& found) {
       ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(30), [&] { return reported == 2; }));
       lock.unlock();
       if (done < furthest) engine.finish_step_alone(decision);
-      engine.each_shard(collector.visit());
-      if (comm.rank().value == (accident.lost + 1) % 3) engine.each_buddy_shard(collector.visit());
+      engine.visit(collector.visit());
+      if (comm.rank().value == (accident.lost + 1) % 3) engine.visit_buddy(collector.visit());
     };
     try {
       train_one_rank(train_case, failing);

@@ -12,7 +12,7 @@
 #include "cohort/base/heap.h"
 #include "cohort/engine/parameter_gatherer.h"
 #include "cohort/nn/unshard/unsharder.h"
-#include "cohort/sync/comm_dtype.h"
+#include "cohort/sync/elements.h"
 
 namespace cohort::engine {
 
@@ -66,6 +66,16 @@ EngineOptions for_the_links(EngineOptions o, bool far) {
   return o;
 }
 
+// engine.comm_dtype is another spelling of two codecs.
+std::string codec_of(const EngineOptions& o) {
+  if (o.comm_dtype == Precision::fp32) return o.codec;
+  return fmt::format("{}(sum={})", name_of(o.comm_dtype), o.comm_sum_dtype == CommSumDtype::fp32 ? "fp32" : "comm");
+}
+
+std::shared_ptr<const codec::Codec> make_codec(const std::string& spec) {
+  return spec == "none" ? nullptr : std::shared_ptr<const codec::Codec>(codec::make(spec));
+}
+
 }  // namespace
 
 Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters, EngineOptions options,
@@ -74,31 +84,67 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
       options_(for_the_links(std::move(options), spans_hosts(comm, ranks_here))),
       parameters_(trainable(std::move(parameters))),
       rule_(std::move(rule)),
-      strategy_(sync::with_comm_dtype(sync::make(options_.strategy), options_.comm_dtype, options_.comm_sum_dtype == CommSumDtype::fp32)),
-      stage_(sharding().stage),
-      lanes_(comm_, buckets_, arrivals_, context(), stage_ >= 2) {
-  check(parameters_, sharding().host);
-  if (options_.early_update && !rule_) throw_failure(Kind::usage, "early_update without an optimizer: there is nothing to update early");
-  if (stage() > 0 && !rule_) throw_failure(Kind::usage, "sync={} without an optimizer: there is no update to shard", options_.strategy);
-  if (options_.early_update && rule_->needs().rounds > 0)
-    throw_failure(Kind::usage, "early_update with {}: it needs the size of whole tensors before it updates a part; turn off early_update",
-                  rule_->spec());
-  if (options_.early_update && has_buddy())
-    throw_failure(Kind::usage, "early_update with {}: a step in which a rank is lost could not be finished; turn off one of them",
-                  options_.strategy);
-  if (options_.early_update && options_.clip_norm > 0)
-    throw_failure(Kind::usage, "early_update updates before the norm of the whole gradient is known: turn off it or clip_norm");
+      strategy_(sync::make(options_.strategy)),
+      placement_(strategy_->placement(comm.rank(), comm.size())),
+      codec_(make_codec(codec_of(options_))),
+      lanes_(comm_, buckets_, arrivals_, context(), placement_.gathers_gradients()) {
+  check(parameters_, placement_.copies_to_device());
+  refuse_options();
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});  // gradients come from the back of the model to its front
-  if (stage() >= 2) pool_ = std::make_unique<sync::BufferPool>(comm_);
+  if (pooled()) pool_ = std::make_unique<sync::BufferPool>(comm_);
   make_buckets(order);
   malloc_trim(0);  // what parameters leave behind would stay with this process, in pieces
   keep_freed_memory();
   arrivals_.clear_touched(parameters_.size());
   lanes_.open(choose_lanes(options_.lanes, cores, ranks_here, buckets_.size(), spans_hosts(comm_, ranks_here)), options_.lanes >= 0);
-  if (stage() >= 3) open_gatherer();
+  if (placement_.gathers_parameters()) open_gatherer();
+  open_strategy();
   for (std::size_t i = 0; i < parameters_.size(); ++i)  // last, because a failure above would leave them on the tensors
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i].tensor, std::make_unique<Hook>(*this, i));
+}
+
+// Combinations that cannot be, each with the reason.
+void Engine::refuse_options() const {
+  const auto refuse = [](bool wrong, const auto& reason) {
+    if (wrong) throw_failure(Kind::usage, "{}", reason());
+  };
+  const bool early = options_.early_update, alone = strategy_->semantics().commit_scope == sync::Scope::self;
+  const std::string& sync = options_.strategy;
+  refuse(early && !rule_, [] { return "early_update without an optimizer: there is nothing to update early"; });
+  refuse(placement_.sharded() && !rule_, [&] { return fmt::format("sync={} without an optimizer: there is no update to shard", sync); });
+  refuse(alone && !rule_, [&] { return fmt::format("sync={} without an optimizer: ranks exchange models that nobody updates", sync); });
+  refuse(early && rule_->needs().rounds > 0, [&] {
+    return fmt::format("early_update with {}: it needs the size of whole tensors before it updates a part; turn off early_update",
+                       rule_->spec());
+  });
+  refuse(early && has_buddy(), [&] {
+    return fmt::format("early_update with {}: a step in which a rank is lost could not be finished; turn off one of them", sync);
+  });
+  refuse(early && options_.clip_norm > 0,
+         [] { return "early_update updates before the norm of the whole gradient is known: turn off it or clip_norm"; });
+  refuse(early && alone, [&] { return fmt::format("early_update with {}: it sends no gradients to wait for; turn it off", sync); });
+  refuse(early && codec_ && codec_->feedback(), [&] {
+    return fmt::format("early_update with codec={}: what a codec keeps follows the verdict of the step; turn off one of them",
+                       codec_->spec());
+  });
+  refuse(alone && codec_ && strategy_->schedule(1).commit == sync::Scope::self, [&] {
+    return fmt::format("codec={} with sync={}: it is for gradients, and this strategy sends models; take codec=none", codec_->spec(), sync);
+  });
+}
+
+// Slots begin as their specs say: all ranks hold the same parameters here.
+void Engine::open_strategy() {
+  std::vector<sync::Bucket*> all;
+  for (const auto& b : buckets_) {
+    all.push_back(b.get());
+    for (const auto& slot : strategy_->slots()) {
+      const Piece values = b->open_slot(slot.name, slot.in_communicator ? &comm_ : nullptr);
+      if (slot.begins == sync::SlotSpec::Begins::parameters) sync::copy(values, b->parameters());
+    }
+  }
+  sync::Site site{comm_, all};
+  strategy_->open(site);
 }
 
 Engine::~Engine() {
@@ -109,12 +155,13 @@ Engine::~Engine() {
 }
 
 void Engine::open_gatherer() {
-  std::vector<const sync::Bucket*> sharded;
+  std::vector<const Bucket*> sharded;
   std::vector<nn::Unit> units;
   for (const auto& b : buckets_) {
-    if (b->sharding().stage < 3) continue;
-    nn::Unit unit{.name = b->name(), .members = {}, .bytes = b->bytes(), .on_device = b->sharding().host};
-    for (const auto& m : b->members()) unit.members.push_back({m.name, m.param, m.first * c10::elementSize(b->type())});
+    if (!b->placement().gathers_parameters()) continue;
+    nn::Unit unit{.name = b->name(), .members = {}, .bytes = b->bytes(), .on_device = b->placement().copies_to_device()};
+    for (std::size_t i = 0; i < b->members().size(); ++i)
+      unit.members.push_back({b->members()[i].name, b->param(i), b->members()[i].first * size_of(b->type())});
     sharded.push_back(b.get());
     units.push_back(std::move(unit));
   }

@@ -9,10 +9,12 @@
 // parameter that got no gradient on any rank is not updated (as libtorch skips an undefined gradient); one that got it on some ranks counts
 // as zero on the others (early_update cannot know: there a missing gradient is a zero). Frozen parameters (requires_grad false) take no
 // part. Tied ones count once.
-// With strategy zero (sync/zero.h) a rank holds what its stage says; stages change no bit of the result, except that with accumulation
-// stages 2 and 3 add up the reduced gradients of the backwards where 0 and 1 reduce their sum: they communicate in every backward, so all
-// ranks call begin() equally often. In stage 3 parameters are gathered and freed with the model's blocks:
-// model.wrap_blocks(engine.block_wrapper()). From stage 2 on gradients do not stay in param.grad: they move into the bucket as they arrive.
+// What a rank holds follows the strategy's placement (sync/placement.h), which changes no bit of the result, except that with accumulation
+// gradients that are whole only while used (ZeRO 2 and 3) are reduced in every backward and added up then, where else their sum is reduced:
+// all ranks call begin() equally often then. Such gradients do not stay in param.grad: they move into the bucket as they arrive. Parameters
+// that are whole only while used (ZeRO 3) are gathered and freed with the model's blocks: model.wrap_blocks(engine.block_wrapper()).
+// With a strategy whose replicas drift (sync/averaging.h, dpsgd) a rank's step is its own: a gradient that is not finite skips it on that
+// rank alone, and sums and losses of all ranks are known at sync rounds only (Verdict::sums_of). Evaluate and save under a Consensus.
 // Owner: Trainer, DataParallel or Sharded. Threads: one; backward's hooks only count and mark buckets ready (without lanes, from stage 2
 // on, they reduce the bucket). Failure: the first one, from finish() or backward, naming the bucket; the engine is useless afterwards.
 // The step is in step.cc, the vote in decide.cc, planning of buckets in engine_buckets.cc, checkpoints and buddies in engine_state.cc.
@@ -22,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/state.h"
 #include "cohort/engine/bucket_plan.h"
 #include "cohort/engine/gradient_arrivals.h"
 #include "cohort/engine/lanes.h"
@@ -42,24 +45,39 @@ struct Parameter {
   std::string name;
   at::Tensor tensor;  // a leaf that requires grad, float or double, on the CPU (on any device with zero(offload=host))
   optim::Group group{};
-  int unit =
-      -1;  // stage 3: parameters of one unit are gathered and freed together (nn/unshard/unsharder.h); -1: never freed, as in stage 2
+  int unit = -1;  // ZeRO 3: parameters of one unit are gathered and freed together (nn/unshard/unsharder.h); -1: never freed, as in ZeRO 2
 };
 
 // Parameters that the same blocks read become a unit.
 void assign_units(const nn::Model& model, std::vector<Parameter>& parameters);
 
 struct Verdict {
-  bool committed = true;      // false: a gradient was not finite, and nothing was changed
+  bool committed = true;      // false: a gradient was not finite, and nothing was changed (where replicas drift: on this rank)
   double squared_before = 0;  // mean over ranks of the squared norm of their own gradients; only with options.norms
   double squared_after = 0;  // of the reduced gradient, before StepInfo::grad_scale and clipping; with early_update only with options.norms
   double clip = 1;           // what gradients were multiplied with to clip them, beside grad_scale
-  std::vector<double> sums;  // what the caller gave to finish(), summed over the ranks
+  std::vector<double> sums;  // what the caller gave to finish(), summed over the ranks and ..
+  std::int64_t sums_of = 1;  // .. so many steps; 0: this rank's own, as those of the others are not known before the next sync round
+  bool stuck = false;        // some rank has called off every step of these
   StepSeconds seconds;
 };
 
 // open: nothing has changed. undecided: likewise, gradients are reduced, but the result of the vote is not known here. decided.
 enum class StepState { open, undecided, decided };
+
+// From here to its end the parameters are those of the one model that the job stands for, on every rank: where replicas drift the mean of
+// them, or what the strategy says. Collective to make, between two steps; nothing is copied where replicas are identical.
+class Engine;
+class Consensus {
+ public:
+  explicit Consensus(Engine& engine);
+  ~Consensus();
+  Consensus(const Consensus&) = delete;
+  Consensus& operator=(const Consensus&) = delete;
+
+ private:
+  Engine& engine_;
+};
 
 class Engine {
  public:
@@ -84,91 +102,118 @@ class Engine {
   std::size_t bytes_in_flight() const;                     // the most that gradients in flight and gathered parameters took so far
   void set_rate(double lr);                                // of the step under way; not with early_update, where lanes have begin()'s
   bool averages() const { return strategy_->averages(); }  // what a loss must be divided by depends on it
+  const sync::Strategy& strategy() const { return *strategy_; }
+  bool drifts() const { return strategy_->semantics().drifts() && comm_.size() > 1; }  // replicas differ between sync rounds
   const optim::Optimizer* rule() const { return rule_.get(); }
   void zero_gradients();
-  // Optimizer state by parameter, in the order given. The tensors are views, good until the next finish(). Kind::usage when it is sharded.
-  void each_state(const std::function<void(const std::string& parameter, const std::string& state, const at::Tensor& values)>& visit) const;
 
-  // --- stage 3: parameters are unsharded while a block runs, or while an Unsharder::Hold lives
-  nn::Unsharder& unsharder() const;                                        // Kind::usage in other stages
+  // --- state (base/state.h): parameters (group "model"), the rule's state ("optimizer"), residuals of a codec ("residual"), what a
+  // strategy keeps ("strategy"). What this rank holds; over all ranks every element of what is cut comes once. Not a collective. Values may
+  // be written until the next begin(), and publish_loaded_state() follows. Under a Consensus too the parameters are this rank's own.
+  void visit(StateVisitor& visitor) const;
+  void visit(const std::function<void(const StateItem&)>& call) const;
+  void visit_buddy(const std::function<void(const StateItem&)>& call) const;  // this rank's copy of what the rank before it has
+  // Collective: what was written reaches every rank that holds a copy of it. Where replicas drift every rank's own stays as written; then
+  // merge_drifted_state() lets all begin with the mean of those that `counts`: under Guarantee::sync_round of those that have ended the
+  // most rounds, as a round counts on all when it has ended on one.
+  void publish_loaded_state();
+  void merge_drifted_state(bool counts);
+  std::int64_t rounds() const { return rounds_; }  // that have ended here
+  void set_rounds(std::int64_t rounds) { rounds_ = rounds; }
+  // Collective, at the end of training: every rank has the one model that the job stands for, for good.
+  void adopt_consensus();
+  void start_at(std::int64_t steps) { steps_ = steps; }  // before the first step: so many were finished before it, called off ones too
+  std::vector<std::string> trained() const;              // names of parameters that have elements
+  bool shards_state() const { return placement_.sharded(); }
+  bool has_own_state() const { return drifts() || (codec_ && codec_->feedback() && comm_.size() > 1); }  // Share::each
+  double residual_weight() const;  // of the residuals of a codec (codec/feedback.h)
+  void set_residual_weight(double weight) const;
+  bool shards_parameters() const { return unsharder_ != nullptr; }  // parameters are whole only while used, until make_whole()
+
+  // --- parameters that are whole only while a block runs, or while an Unsharder::Hold lives
+  nn::Unsharder& unsharder() const;                                        // Kind::usage where they always are
   nn::BlockWrapper block_wrapper(nn::BlockWrapper inner = nullptr) const;  // for Model::wrap_blocks(); inner: what runs a block
-  // Collective: parameters are whole again, for good; the last thing an engine of stage 3 does: a step after it is Kind::usage. In other
-  // stages they always are.
+  // Collective: parameters are whole again, for good; the last thing such an engine does: a step after it is Kind::usage. Elsewhere they
+  // always are.
   void make_whole();
 
-  // Elements [first, first + count) of tensors of these sizes, as flat views that may be written, good until the next begin(). state "":
-  // the parameter itself.
-  using VisitShard = std::function<void(const std::string& parameter, const std::string& state, at::IntArrayRef sizes, std::int64_t first,
-                                        std::int64_t count, const at::Tensor& flat)>;
-
-  // --- buddy=true: a lost rank loses nothing (sync/bucket_buddy.cc says why)
-  bool has_buddy() const { return sharding().buddy && comm_.size() > 1; }
+  // --- buddy=true: a lost rank loses nothing (sync/buddy.h says why)
+  bool has_buddy() const { return placement_.has_buddy_copy(); }
   StepState step_state() const { return step_state_; }
   const Decision& decision() const { return decision_; }  // of the last step that was decided
   // Not a collective, after finish() failed: ends the step by the outcome of its vote, here or on another survivor, without the others.
-  // Without a buddy too: in stage 0 every rank has everything; else it is of use only where all ranks end their own pieces.
-  // Own pieces and buddy copies are up to date then; up to stage 2 other elements of the parameters need not be.
+  // Without a buddy too: where replicas are whole every rank has everything; else it is of use only where all ranks end their own pieces.
+  // Own pieces and buddy copies are up to date then; other elements of the parameters need not be.
   void finish_step_alone(const Decision& decision);
-  // As each_shard(), of this rank's copy of what the rank before it has.
-  void each_buddy_shard(const VisitShard& visit) const;
   // The rank after `lost` sends its copy back. Collective, on engines of the same layout: those of the survivors, moved to the new
-  // ranks' communicator by each_shard(), and a fresh one in the place of the lost.
+  // ranks' communicator by visit(), and a fresh one in the place of the lost.
   void restore_from_buddy(Rank lost);
 
-  // --- for checkpoints
-  std::vector<std::string> trained() const;  // names of parameters that have elements
-  int stage() const { return stage_; }
-  bool shards_state() const { return stage() >= 1; }
-  bool shards_parameters() const { return unsharder_ != nullptr; }  // stage 3, until make_whole()
-  // What this rank is to save. Over all ranks every element comes once; in stage 0 rank 0 has all. Not a collective.
-  void each_shard(const VisitShard& visit) const;
-  void publish_loaded_state();  // collective: what was written through each_shard() reaches every rank that holds a copy of it
-
  private:
+  friend class Consensus;
   struct Hook;
   void make_buckets(const std::vector<std::size_t>& order);
   void index_buckets();
   void open_gatherer();
-  sync::Sharding sharding() const { return strategy_->sharding(comm_.rank(), comm_.size()); }
+  void open_strategy();
   StepContext context() const {
     return {.strategy = *strategy_,
             .rule = rule_.get(),
             .early_update = options_.early_update,
             .measure_before = options_.norms,
-            .replicated = stage() == 0};
+            .seed = options_.seed};
   }
-  ReductionPass pass() const { return {step_, syncing_}; }
+  ReductionPass pass() const { return {step_, syncing_, schedule_}; }
+  sync::Wire wire() const { return {.comm = &comm_, .deadline = {}, .step = coded_step(step_, options_.seed)}; }
+  bool pooled() const { return placement_.gathers_gradients(); }
   void on_gradient(std::size_t parameter);
   void refuse_after_make_whole() const;
+  void refuse_options() const;
   void reorder();
   void reorder_buckets();
+  Verdict decide(std::span<const double> sums, const std::vector<BucketReport>& reports);
   Verdict vote(std::span<const double> sums, const std::vector<BucketReport>& reports, const TensorSums& tensor_sums,
                std::vector<double>& known);
+  Verdict decide_alone(std::span<const double> sums, const std::vector<BucketReport>& reports, const TensorSums& tensor_sums,
+                       std::vector<double>& known);
+  void share_sums(Verdict& verdict, bool& whole);
   std::vector<bool> find_missing(double anywhere);
   void measure_rounds(const TensorSums& sums);
   void update_all();
+  void close_round(Verdict& verdict);
   StepContext update_context() const;  // of the pass after the vote
   optim::StepInfo decided_step() const;
-  void visit_pieces(const VisitShard& visit, bool buddy) const;
+  void visit_parameter(const std::function<void(const StateItem&)>& call, std::size_t parameter) const;
+  void visit_residuals(const std::function<void(const StateItem&)>& call, std::size_t parameter) const;
+  void enter_consensus();
+  void leave_consensus();
 
   collective::Communicator& comm_;
   const EngineOptions options_;
   std::vector<Parameter> parameters_;
   std::unique_ptr<optim::Optimizer> rule_;
   std::unique_ptr<sync::Strategy> strategy_;
-  const int stage_;
+  const sync::Placement placement_;            // of buckets, but for parameters in no block
+  std::shared_ptr<const codec::Codec> codec_;  // none: gradients travel as they are
   Buckets buckets_;
   std::vector<std::size_t> bucket_of_, place_in_;  // by parameter: its bucket, its place among the members
-  std::unique_ptr<sync::BufferPool> pool_;         // from stage 2 on
-  std::unique_ptr<ParameterGatherer> gatherer_;    // stage 3
-  std::unique_ptr<nn::Unsharder> unsharder_;       // stage 3; after gatherer_, its loader
+  std::unique_ptr<sync::BufferPool> pool_;         // where gradients are whole only while used
+  std::unique_ptr<ParameterGatherer> gatherer_;    // where parameters are
+  std::unique_ptr<nn::Unsharder> unsharder_;       // likewise; after gatherer_, its loader
   ArrivalCounter arrivals_;
   Lanes lanes_;
   bool syncing_ = false, ordered_ = false, open_ = false;  // open: a backward may still add to the buckets of begin()
   optim::StepInfo step_;
+  sync::SyncSchedule schedule_;  // of step_
+  std::int64_t steps_ = 0;       // that this engine or those before it finished, called off ones too: what schedules count
   StepState step_state_ = StepState::decided;
   Decision decision_;
-  std::size_t updated_ = 0;  // buckets of the step that was decided
+  std::size_t updated_ = 0;                          // buckets of the step that was decided
+  std::vector<double> own_sums_;                     // of the steps whose sums other ranks do not know yet
+  std::int64_t own_steps_ = 0, own_called_off_ = 0;  // so many
+  std::int64_t rounds_ = 0;
+  int consensus_depth_ = 0;
+  std::vector<collective::Region> drifted_;  // this rank's own parameters, by bucket, while a Consensus lives
   std::function<void()> on_first_, before_update_;
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cohort/engine/engine.h"
+#include "cohort/sync/elements.h"
 
 namespace cohort::engine {
 namespace {
@@ -13,22 +14,23 @@ constexpr int kTypes = static_cast<int>(at::ScalarType::NumOptions);
 
 void Engine::make_buckets(const std::vector<std::size_t>& order) {
   std::vector<PlanTensor> tensors;
-  const bool by_unit = stage() >= 3;  // a unit is a bucket
+  const bool by_unit = placement_.gathers_parameters();  // a unit is a bucket
   for (const std::size_t i : order) {
     const int type = static_cast<int>(parameters_[i].tensor.scalar_type());
     tensors.push_back({parameters_[i].tensor.nbytes(), by_unit ? (parameters_[i].unit + 1) * kTypes + type : type});
   }
-  std::vector<std::unique_ptr<sync::Bucket>> fresh;
+  Buckets fresh;
   for (const auto& picked : plan_buckets(tensors, options_.first_bucket, by_unit ? ByteSize{0} : options_.bucket)) {
-    std::vector<sync::Member> members;
-    sync::Sharding shared = sharding();
-    if (parameters_[order[picked[0]]].unit < 0) shared.stage = std::min(stage(), 2);
+    std::vector<TrainedTensor> members;
+    const bool in_block = parameters_[order[picked[0]]].unit >= 0;
     for (const std::size_t k : picked) {
       const Parameter& p = parameters_[order[k]];
       members.push_back({.name = p.name, .param = p.tensor, .group = p.group, .order = order[k]});
     }
-    fresh.push_back(std::make_unique<sync::Bucket>(static_cast<int>(fresh.size()), std::move(members), comm_, shared, pool_.get()));
+    fresh.push_back(std::make_unique<Bucket>(static_cast<int>(fresh.size()), members, comm_,
+                                             in_block ? placement_ : placement_.without_gathered_parameters(), pool_.get()));
     if (rule_) fresh.back()->own_parameters(*rule_, comm_);
+    if (codec_ && comm_.size() > 1) fresh.back()->reduce_by(codec_, comm_);
   }
   const auto old = std::exchange(buckets_, std::move(fresh));
   const auto old_bucket = std::exchange(bucket_of_, {}), old_place = std::exchange(place_in_, {});
@@ -38,7 +40,7 @@ void Engine::make_buckets(const std::vector<std::size_t>& order) {
     for (std::size_t k = 0; k < rule_->state_names().size(); ++k) {
       const auto& from = *old[old_bucket[i]];
       const auto& to = *buckets_[bucket_of_[i]];
-      to.state(to.members()[place_in_[i]], k).copy_(from.state(from.members()[old_place[i]], k));
+      sync::copy(to.owned_state(to.members()[place_in_[i]], k), from.owned_state(from.members()[old_place[i]], k));
     }
 }
 
@@ -59,8 +61,9 @@ void Engine::index_buckets() {
 // After the first step buckets follow the order in which gradients really arrived: rank 0's, so that it is the same on all.
 void Engine::reorder() {
   ordered_ = true;
-  if (stage() > 0) return reorder_buckets();
+  if (placement_.sharded()) return reorder_buckets();
   if (lanes_.empty()) return;
+  if (codec_ || !strategy_->slots().empty()) return reorder_buckets();
   auto arrived = arrivals_.order();
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (!arrivals_.arrived(i)) arrived.push_back(i);  // these may keep others waiting: to the end
@@ -69,14 +72,14 @@ void Engine::reorder() {
   make_buckets({order.begin(), order.end()});
 }
 
-// What is sharded stays where it is: the same buckets in another order.
+// What is sharded, or has residuals or slots, stays where it is: the same buckets in another order.
 void Engine::reorder_buckets() {
   const auto& completed = arrivals_.completed();
   std::vector<std::int64_t> order(completed.begin(), completed.end());
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     if (std::find(completed.begin(), completed.end(), b) == completed.end()) order.push_back(static_cast<std::int64_t>(b));
   comm_.broadcast(collective::piece(std::span(order)), Rank{0}, {.name = "order of buckets"});
-  std::vector<std::unique_ptr<sync::Bucket>> sorted;
+  Buckets sorted;
   for (const auto b : order) sorted.push_back(std::move(buckets_[static_cast<std::size_t>(b)]));
   buckets_ = std::move(sorted);
   index_buckets();

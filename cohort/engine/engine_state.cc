@@ -1,29 +1,93 @@
-// What an engine holds, for those who save and load it.
+// What an engine holds, for those who save, load, carry and compare it.
 #include <ATen/core/grad_mode.h>
+
+#include <algorithm>
 
 #include "cohort/engine/engine.h"
 #include "cohort/engine/parameter_gatherer.h"
 #include "cohort/nn/tensor.h"
 #include "cohort/nn/unshard/unsharder.h"
+#include "cohort/sync/elements.h"
 
 namespace cohort::engine {
+namespace {
 
-void Engine::each_state(const std::function<void(const std::string&, const std::string&, const at::Tensor&)>& visit) const {
-  if (!rule_) return;
-  if (shards_state())
-    throw_failure(Kind::usage, "sync={}: no rank has the whole state of the optimizer; each_shard() visits what this one has",
-                  options_.strategy);
-  const auto names = rule_->state_names();
+constexpr std::string_view kModel = "model", kOptimizer = "optimizer", kResidual = "residual", kStrategy = "strategy";
+
+}  // namespace
+
+void Engine::visit(StateVisitor& visitor) const {
+  visit([&](const StateItem& item) { visitor.tensor(item); });
+}
+
+void Engine::visit(const std::function<void(const StateItem&)>& call) const {
+  if (!rule_) return;  // the caller has the parameters
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& b = *buckets_[bucket_of_[i]];
-    for (std::size_t k = 0; k < names.size(); ++k) visit(parameters_[i].name, names[k], b.state(b.members()[place_in_[i]], k));
+    visit_parameter(call, i);
+    visit_residuals(call, i);
   }
 }
 
-void Engine::each_shard(const VisitShard& visit) const {
-  if (!rule_) throw_failure(Kind::usage, "each_shard() without an optimizer: the caller has the parameters");
-  if (stage() == 0 && comm_.rank() != Rank{0}) return;
-  visit_pieces(visit, false);
+// The parameter, the rule's state of it and what the strategy keeps beside it.
+void Engine::visit_parameter(const std::function<void(const StateItem&)>& call, std::size_t parameter) const {
+  const Bucket& b = *buckets_[bucket_of_[parameter]];
+  const sync::Member& m = b.members()[place_in_[parameter]];
+  if (b.owned(m).count == 0) return;
+  const bool own = drifts();
+  StateItem item{.group = kModel, .parameter = m.name, .state = {}, .shape = m.shape, .run = b.owned(m), .values = b.owned_parameter(m)};
+  item.share = b.placement().sharded() ? Share::cut : own ? Share::each : Share::identical;
+  item.merge = own ? Merge::mean : Merge::copy;
+  if (!drifted_.empty()) item.values = b.all_in(drifted_[bucket_of_[parameter]]).part(m.first, m.count);
+  call(item);
+  item.group = kOptimizer;
+  const auto names = rule_->state_names();
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    item.state = names[k];
+    item.values = b.owned_state(m, k);
+    call(item);
+  }
+  item.group = kStrategy;
+  for (const auto& slot : strategy_->slots()) {
+    if (!slot.kept) continue;
+    item.state = slot.name;
+    item.share = slot.share;
+    item.merge = slot.merge;
+    item.values = b.slot(slot.name).part(m.first, m.count);
+    call(item);
+  }
+}
+
+// What this rank has not sent of its gradients, and of the sums that it hands out.
+void Engine::visit_residuals(const std::function<void(const StateItem&)>& call, std::size_t parameter) const {
+  const Bucket& b = *buckets_[bucket_of_[parameter]];
+  if (b.coded() == nullptr) return;
+  const sync::Member& m = b.members()[place_in_[parameter]];
+  const auto visit_one = [&](codec::Feedback* feedback, const sync::Range& range, std::string_view name) {
+    const sync::Range both = range.overlap(m.range());
+    if (feedback == nullptr || both.count == 0) return;
+    call({.group = kResidual,
+          .parameter = m.name,
+          .state = name,
+          .shape = m.shape,
+          .run = {both.first - m.first, both.count},
+          .values = feedback->values().part(both.first - range.first, both.count),
+          .share = Share::each,
+          .merge = Merge::sum});
+  };
+  visit_one(b.coded()->sent(), {0, b.count()}, "sent");
+  visit_one(b.coded()->sum(), b.coded()->owned(), "sum");
+}
+
+double Engine::residual_weight() const {
+  for (const auto& b : buckets_)
+    if (b->coded() != nullptr && b->coded()->sent() != nullptr) return b->coded()->sent()->weight();
+  return 0;
+}
+
+void Engine::set_residual_weight(double weight) const {
+  for (const auto& b : buckets_)
+    for (codec::Feedback* f : {b->coded() ? b->coded()->sent() : nullptr, b->coded() ? b->coded()->sum() : nullptr})
+      if (f != nullptr) f->set_weight(weight);
 }
 
 std::vector<std::string> Engine::trained() const {
@@ -34,21 +98,24 @@ std::vector<std::string> Engine::trained() const {
   return names;
 }
 
-void Engine::each_buddy_shard(const VisitShard& visit) const {
-  if (has_buddy()) visit_pieces(visit, true);
-}
-
-void Engine::visit_pieces(const VisitShard& visit, bool buddy) const {
+void Engine::visit_buddy(const std::function<void(const StateItem&)>& call) const {
+  if (!has_buddy()) return;
   const auto names = rule_->state_names();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& b = *buckets_[bucket_of_[i]];
-    const auto& m = b.members()[place_in_[i]];
-    const auto range = buddy ? b.buddy_range(m) : b.owned(m);
-    if (range.count == 0) continue;
-    const auto first = static_cast<std::int64_t>(range.first), count = static_cast<std::int64_t>(range.count);
-    visit(m.name, "", m.param.sizes(), first, count, buddy ? b.buddy_parameter(m) : b.owned_parameter(m));
-    for (std::size_t k = 0; k < names.size(); ++k)
-      visit(m.name, names[k], m.param.sizes(), first, count, buddy ? b.buddy_state(m, k) : b.owned_state(m, k));
+    const Bucket& b = *buckets_[bucket_of_[i]];
+    const sync::Member& m = b.members()[place_in_[i]];
+    StateItem item{
+        .group = kModel, .parameter = m.name, .state = {}, .shape = m.shape, .run = b.buddy().range(m), .values = b.buddy().parameter(m)};
+    item.share = Share::cut;
+    item.buddy = true;
+    if (item.run.count == 0) continue;
+    call(item);
+    item.group = kOptimizer;
+    for (std::size_t k = 0; k < names.size(); ++k) {
+      item.state = names[k];
+      item.values = b.buddy().state(m, k);
+      call(item);
+    }
   }
 }
 
@@ -57,23 +124,77 @@ void Engine::publish_loaded_state() {
   if (unsharder_) unsharder_->reset();
   for (const auto& b : buckets_) {
     b->copy_from_device();
-    strategy_->publish_parameters(*b, {&comm_, {}});
-    b->copy_to_buddy(comm_);
-    if (stage() > 0) continue;
-    for (const auto& m : b->members()) {
-      nn::broadcast(comm_, b->owned_parameter(m), Rank{0}, {.name = m.name});
-      for (std::size_t k = 0; k < rule_->state_names().size(); ++k) nn::broadcast(comm_, b->owned_state(m, k), Rank{0}, {.name = m.name});
-    }
+    strategy_->publish(*b, wire());
+    b->copy_to_device();
+    b->buddy().copy(comm_);
   }
+  visit([&](const StateItem& item) {
+    if (item.share == Share::identical) comm_.broadcast(item.values, Rank{0}, {.name = item.parameter});
+  });
+}
+
+void Engine::merge_drifted_state(bool counts) {
+  if (!drifts()) return;
+  std::vector<std::int64_t> rounds(static_cast<std::size_t>(comm_.size()));
+  std::int64_t mine = counts ? rounds_ : -1;
+  comm_.all_gather(collective::piece(std::span(&mine, 1)), collective::piece(std::span(rounds)), {.name = "rounds that ranks have ended"});
+  const std::int64_t most = *std::max_element(rounds.begin(), rounds.end());
+  const std::int64_t fewest = strategy_->semantics().guarantee == sync::Guarantee::sync_round ? most : 0;
+  const auto in = [&](std::int64_t ended) { return ended >= 0 && ended >= fewest; };
+  const auto with = std::count_if(rounds.begin(), rounds.end(), in);
+  const Rank first{static_cast<int>(std::find(rounds.begin(), rounds.end(), most) - rounds.begin())};
+  visit([&](const StateItem& item) {
+    if (item.group == kStrategy) return comm_.broadcast(item.values, first, {.name = item.parameter});
+    if (item.share != Share::each || item.merge != Merge::mean) return;
+    if (!in(mine)) sync::fill(item.values, 0);
+    comm_.all_reduce(item.values, collective::Op::sum, {.name = item.parameter});
+    sync::scale(item.values, 1.0 / static_cast<double>(with));
+  });
+  rounds_ = most;
 }
 
 void Engine::restore_from_buddy(Rank lost) {
-  for (const auto& b : buckets_) b->restore_from_buddy(comm_, lost);
+  for (const auto& b : buckets_) b->buddy().restore(comm_, lost);
   publish_loaded_state();
 }
 
+// --- where replicas drift
+
+Consensus::Consensus(Engine& engine) : engine_(engine) { engine_.enter_consensus(); }
+Consensus::~Consensus() { engine_.leave_consensus(); }
+
+void Engine::enter_consensus() {
+  if (!drifts() || consensus_depth_++ > 0) return;
+  for (const auto& b : buckets_) {
+    collective::Region region = comm_.allocate(b->bytes());
+    const Piece whole = b->all_in(region);
+    strategy_->consensus(*b, whole, wire());
+    for (const auto& m : b->members()) {  // swapped: what was in the model lies there until the end
+      const Piece mine = b->owned_parameter(m), agreed = whole.part(m.first, m.count);
+      sync::swap(mine, agreed);
+    }
+    drifted_.push_back(std::move(region));
+  }
+}
+
+void Engine::adopt_consensus() {
+  if (!drifts()) return;
+  enter_consensus();
+  drifted_.clear();
+  --consensus_depth_;
+  for (const auto& b : buckets_) strategy_->adopt(*b);
+}
+
+void Engine::leave_consensus() {
+  if (!drifts() || --consensus_depth_ > 0) return;
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    for (const auto& m : buckets_[i]->members())
+      sync::swap(buckets_[i]->owned_parameter(m), buckets_[i]->all_in(drifted_[i]).part(m.first, m.count));
+  drifted_.clear();
+}
+
 void Engine::refuse_after_make_whole() const {
-  if (stage() < 3 || unsharder_) return;
+  if (!placement_.gathers_parameters() || unsharder_) return;
   throw_failure(
       Kind::usage,
       "sync={}: a step after make_whole(), which ended training: the parameters are ordinary tensors again, outside the optimizer. "
@@ -84,7 +205,7 @@ void Engine::refuse_after_make_whole() const {
 
 nn::Unsharder& Engine::unsharder() const {
   refuse_after_make_whole();
-  if (!unsharder_) throw_failure(Kind::usage, "sync={}: parameters are never sharded; only stage 3 shards them", options_.strategy);
+  if (!unsharder_) throw_failure(Kind::usage, "sync={}: parameters are never sharded; only zero(stage=3) shards them", options_.strategy);
   return *unsharder_;
 }
 
@@ -99,9 +220,9 @@ void Engine::make_whole() {
   const at::NoGradGuard no_grad;
   std::vector<std::pair<at::Tensor, at::Tensor>> whole;
   for (const auto& b : buckets_) {
-    if (b->sharding().stage < 3) continue;
-    const auto hold = unsharder_->hold(b->members()[0].param);
-    for (const auto& m : b->members()) whole.emplace_back(m.param, m.param.detach().clone());
+    if (!b->placement().gathers_parameters()) continue;
+    const auto hold = unsharder_->hold(b->param(0));
+    for (const auto& param : b->params()) whole.emplace_back(param, param.detach().clone());
   }
   unsharder_.reset();
   for (auto& [parameter, values] : whole) parameter.set_data(values);

@@ -25,7 +25,7 @@ Lane::~Lane() {
   thread_.join();
 }
 
-void Lane::expect(std::vector<sync::Bucket*> buckets, const ReductionPass& pass) {
+void Lane::expect(std::vector<Bucket*> buckets, const ReductionPass& pass) {
   const std::lock_guard lock(mutex_);
   buckets_ = std::move(buckets);
   ready_.assign(buckets_.size(), false);
@@ -34,7 +34,7 @@ void Lane::expect(std::vector<sync::Bucket*> buckets, const ReductionPass& pass)
   next_ = 0;
 }
 
-void Lane::ready(const sync::Bucket* bucket) {
+void Lane::ready(const Bucket* bucket) {
   {
     const std::lock_guard lock(mutex_);
     const auto at = std::find(buckets_.begin(), buckets_.end(), bucket);
@@ -63,14 +63,14 @@ void Lane::run() {
   while (true) {
     changed_.wait(lock, [&] { return stop_ || (!failure_ && next_ < buckets_.size() && ready_[next_]); });
     if (stop_) return;
-    sync::Bucket& bucket = *buckets_[next_];
+    Bucket& bucket = *buckets_[next_];
     const ReductionPass pass = pass_;
     carrying_ = true;
     lock.unlock();
     BucketReport report;
     std::exception_ptr failure;
     try {
-      report = carry(bucket, context_, {comm_.get(), {}}, pass);
+      report = carry(bucket, context_, {.comm = comm_.get()}, pass);
     } catch (...) {
       failure = std::current_exception();
     }

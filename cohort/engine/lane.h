@@ -22,9 +22,9 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  void expect(std::vector<sync::Bucket*> buckets, const ReductionPass& pass);  // in plan order
-  void ready(const sync::Bucket* bucket);                                      // its last gradient has arrived
-  std::vector<BucketReport> await();                                           // until all are carried
+  void expect(std::vector<Bucket*> buckets, const ReductionPass& pass);  // in plan order
+  void ready(const Bucket* bucket);                                      // its last gradient has arrived
+  std::vector<BucketReport> await();                                     // until all are carried
   // Until there is a free buffer, looked at whenever a bucket was carried, or the lane has nothing to do until more gradients arrive.
   void await_buffer(const std::function<bool()>& buffer_free);
 
@@ -36,7 +36,7 @@ class Lane {
   const StepContext context_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<sync::Bucket*> buckets_;  // guarded by mutex_, as all below
+  std::vector<Bucket*> buckets_;  // guarded by mutex_, as all below
   std::vector<bool> ready_;
   std::vector<BucketReport> reports_;
   ReductionPass pass_;

@@ -19,7 +19,7 @@ void Lanes::open(LaneChoice mine, bool forced) {
 void Lanes::expect(const ReductionPass& pass) {
   carried_.clear();
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
-    std::vector<sync::Bucket*> mine;
+    std::vector<Bucket*> mine;
     for (std::size_t b = l; b < buckets_.size(); b += lanes_.size()) mine.push_back(buckets_[b].get());
     lanes_[l]->expect(std::move(mine), pass);
   }
@@ -41,7 +41,7 @@ void Lanes::wait_for_buffer(const sync::BufferPool& pool) {
 // In plan order, as far as they are complete: every rank carries the same bucket next.
 void Lanes::carry_ready(const ReductionPass& pass) {
   while (carried_.size() < buckets_.size() && arrivals_.complete(carried_.size()))
-    carried_.push_back(carry(*buckets_[carried_.size()], context_, {&comm_, {}}, pass));
+    carried_.push_back(carry(*buckets_[carried_.size()], context_, {.comm = &comm_}, pass));
 }
 
 std::vector<BucketReport> Lanes::await_carried(const ReductionPass& pass) {

@@ -1,5 +1,5 @@
-// The settings of the engine (`engine.*`; strategy is the setting `sync`). No torch here: configurations are read and checked by programs
-// that do not train.
+// The settings of the engine (`engine.*`; strategy, codec and seed are the settings `sync`, `codec` and `seed`). No torch here:
+// configurations are read and checked by programs that do not train.
 #pragma once
 #include <string>
 
@@ -13,6 +13,8 @@ enum class CommSumDtype : std::uint8_t { comm, fp32 };
 
 struct EngineOptions {
   std::string strategy = "all_reduce(op=average)";
+  std::string codec = "none";
+  std::uint64_t seed = 0;  // of the job
   ByteSize first_bucket{1_MiB};
   ByteSize bucket{25_MiB};
   ByteSize far_bucket{1_MiB};
@@ -23,6 +25,7 @@ struct EngineOptions {
   bool autotune = false;
   Precision comm_dtype = Precision::fp32;
   CommSumDtype comm_sum_dtype = CommSumDtype::comm;
+  int report_every = 10;
 };
 
 inline void fields(EngineOptions& o, FieldList& f) {
@@ -40,9 +43,11 @@ inline void fields(EngineOptions& o, FieldList& f) {
   f("autotune", o.autotune,
     "try bucket sizes and numbers of lanes before the first step and keep the fastest; changes no bit of the result");
   f("comm_dtype", o.comm_dtype, Words{"fp32", "bf16", "fp16"},
-    "type gradients are sent in; 16 bits halve the bytes and round every gradient");
+    "type gradients are sent in; 16 bits halve the bytes and round every gradient: another spelling of codec=bf16 and codec=fp16");
   f("comm_sum_dtype", o.comm_sum_dtype, Words{"comm", "fp32"},
     "with a comm_dtype of 16 bits, sums over the ranks: rounded to that type at each addition, or made in fp32 and rounded once");
+  f("report_every", o.report_every, Range{1, 1000000},
+    "where ranks neither vote nor meet in rounds (sync=dpsgd): steps after which they tell each other loss, speed and who leaves");
 }
 
 }  // namespace cohort::engine

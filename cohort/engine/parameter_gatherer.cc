@@ -7,7 +7,7 @@
 
 namespace cohort::engine {
 
-ParameterGatherer::ParameterGatherer(collective::Communicator& comm, std::vector<const sync::Bucket*> units,
+ParameterGatherer::ParameterGatherer(collective::Communicator& comm, std::vector<const Bucket*> units,
                                      std::unique_ptr<collective::Communicator> thread_comm)
     : comm_(comm), units_(std::move(units)), thread_comm_(std::move(thread_comm)), pool_(comm), gathers_(units_.size()) {
   if (thread_comm_) thread_ = std::thread([this] { run(); });
@@ -28,14 +28,14 @@ ParameterGatherer::~ParameterGatherer() {
 }
 
 void ParameterGatherer::gather(PendingGather& gather_op, collective::Communicator& comm) {
-  const sync::Bucket& unit = *units_[gather_op.unit];
+  const Bucket& unit = *units_[gather_op.unit];
   const Span span{"gather parameters", unit.name(), unit.bytes()};
   gather_op.memory = pool_.acquire(unit.bytes());
   comm.all_gather(unit.owned_parameters(), unit.all_in(gather_op.memory), {.name = unit.name()}, unit.counts());
 }
 
 void* ParameterGatherer::load(std::size_t unit) {
-  if (units_[unit]->sharding().ranks == 1) return units_[unit]->owned_parameters().data;
+  if (units_[unit]->placement().ranks == 1) return units_[unit]->owned_parameters().data;
   if (!thread_comm_) {
     gathers_[unit] = std::make_shared<PendingGather>(PendingGather{.unit = unit});
     gather(*gathers_[unit], comm_);
@@ -50,7 +50,7 @@ void* ParameterGatherer::load(std::size_t unit) {
 }
 
 void ParameterGatherer::prefetch(std::size_t unit) {
-  if (!thread_comm_ || gathers_[unit] || units_[unit]->sharding().ranks == 1) return;
+  if (!thread_comm_ || gathers_[unit] || units_[unit]->placement().ranks == 1) return;
   gathers_[unit] = std::make_shared<PendingGather>(PendingGather{.unit = unit});
   {
     const std::lock_guard lock(mutex_);

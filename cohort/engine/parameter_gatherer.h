@@ -12,15 +12,15 @@
 #include <thread>
 #include <vector>
 
+#include "cohort/engine/bucket.h"
 #include "cohort/nn/unshard/unit.h"
-#include "cohort/sync/bucket.h"
 
 namespace cohort::engine {
 
 class ParameterGatherer final : public nn::UnitLoader {
  public:
   // units: borrowed, stage 3. thread_comm: the communicator of the thread; nullptr: no thread, gathers run when needed, over `comm`.
-  ParameterGatherer(collective::Communicator& comm, std::vector<const sync::Bucket*> units,
+  ParameterGatherer(collective::Communicator& comm, std::vector<const Bucket*> units,
                     std::unique_ptr<collective::Communicator> thread_comm);
   ~ParameterGatherer() override;
 
@@ -39,7 +39,7 @@ class ParameterGatherer final : public nn::UnitLoader {
   void run();
 
   collective::Communicator& comm_;
-  const std::vector<const sync::Bucket*> units_;
+  const std::vector<const Bucket*> units_;
   const std::unique_ptr<collective::Communicator> thread_comm_;
   sync::BufferPool pool_;
   std::vector<std::shared_ptr<PendingGather>> gathers_;  // by unit; shared with the thread's queue

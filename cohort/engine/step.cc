@@ -2,8 +2,9 @@
 //   begin()        the engine is ready for one backward
 //   on_gradient()  called by backward's hooks: a gradient arrived; a bucket that is complete goes to its lane
 //   carry()        1 gather and 2 reduce a bucket's gradients, on a lane beside backward or in finish()
-//   finish()       3 the vote (decide.cc), then, when all ranks committed, for every bucket
-//   update_and_publish()  4 update what this rank owns, 5 send fresh parameters to the ranks that read them
+//   finish()       3 the decision (decide.cc), then, when it is to go on, for every bucket
+//   update_and_publish()  4 update what this rank owns, 6 send fresh parameters to the ranks that read them
+//   close_round()  5 where models are exchanged: they travel, are voted for, and change the parameters
 #include "cohort/engine/step.h"
 
 #include <utility>
@@ -15,6 +16,7 @@
 #include "cohort/engine/tensor_sums.h"
 #include "cohort/engine/update.h"
 #include "cohort/optim/measure.h"
+#include "cohort/sync/elements.h"
 
 namespace cohort::engine {
 namespace {
@@ -27,19 +29,24 @@ void Engine::begin(const optim::StepInfo& step, bool sync) {
   refuse_after_make_whole();
   if (syncing_ && !arrivals_.none_yet())
     throw_failure(Kind::usage, "begin() before finish(): gradients of step {} are under way", step_.step);
-  if (open_ && stage() >= 2 && !syncing_)
-    lanes_.await_carried(pass());  // the backward before this one: its gradients are reduced and added
+  if (open_ && pooled() && !syncing_) lanes_.await_carried(pass());  // the backward before this one: its gradients are reduced and added
   for (const auto& b : buckets_) b->attach();
   step_ = step;
-  step_.clear_grad = stage() < 2;  // views are added to; other gradients replace what was there
+  step_.clear_grad = !pooled();  // views are added to; other gradients replace what was there
+  schedule_ = strategy_->schedule(steps_ + 1);
   syncing_ = sync;
   open_ = true;
   step_state_ = StepState::open;
-  if (!sync && stage() < 2) return;
+  if (!sync && !pooled()) return;
   if (!sync && options_.norms)
     throw_failure(Kind::usage,
-                  "norms with accumulation in stage {}: no rank has the sum of its own gradients; turn off norms, or take stage 1",
-                  stage());
+                  "norms with accumulation and sync={}: no rank has the sum of its own gradients; turn off norms, or take stage 1",
+                  options_.strategy);
+  if (!sync && codec_ && codec_->feedback())
+    throw_failure(Kind::usage,
+                  "codec={} with accumulation and sync={}: gradients are sent in every backward there, and what a codec keeps belongs to a "
+                  "whole step; take stage 1, or a codec without feedback",
+                  codec_->spec(), options_.strategy);
   arrivals_.start(parameters_.size(), sync && !ordered_);
   lanes_.expect(pass());
 }
@@ -56,11 +63,11 @@ void Engine::set_rate(double lr) {
 void Engine::on_gradient(std::size_t parameter) {
   refuse_after_make_whole();
   arrivals_.touch(parameter);
-  const bool reduces = syncing_ || (open_ && stage() >= 2);
+  const bool reduces = syncing_ || (open_ && pooled());
   if (syncing_ && arrivals_.none_yet() && on_first_) on_first_();
   if (reduces) arrivals_.refuse_second(parameter, parameters_[parameter].name, step_.step);
   const std::size_t b = bucket_of_[parameter];
-  if (stage() >= 2) {
+  if (pooled()) {
     if (!buckets_[b]->in_flight()) lanes_.wait_for_buffer(*pool_);
     buckets_[b]->take(place_in_[parameter]);
   }
@@ -72,43 +79,47 @@ namespace {
 // This rank's own gradients of all members.
 void measure_all(const sync::Bucket& bucket, optim::Measure& found) {
   const auto* const all = static_cast<const std::byte*>(bucket.gradients().data);
-  for (const auto& m : bucket.members()) optim::measure(all + m.first * optim::size_of(bucket.real()), m.count, bucket.real(), found);
+  for (const auto& m : bucket.members()) optim::measure(all + m.first * size_of(bucket.type()), m.count, bucket.type(), found);
 }
 
-// Of the reduced gradients this rank's part: what it owns, and where all own everything an even share of the measuring.
-void measure_part(const sync::Bucket& bucket, bool replicated, const collective::Communicator& comm, optim::Measure& found) {
+// Of the gradients that the update will read this rank's part: what it owns, and where all ranks hold the same an even share of the
+// measuring. So every element is counted once, by a rank that holds it.
+void measure_part(const sync::Bucket& bucket, bool same_everywhere, const collective::Communicator& comm, optim::Measure& found) {
   for (const auto& m : bucket.members()) {
     const std::size_t owned = bucket.owned(m).count;
     const int turn = (comm.rank().value + static_cast<int>(m.order)) % comm.size();  // small tensors do not all fall to one rank
-    const auto part = replicated ? collective::part_of(owned, comm.size(), turn, optim::kMeasureBlock) : collective::Range{0, owned};
-    const auto* const first = static_cast<const std::byte*>(bucket.gradient(m)) + part.first * optim::size_of(bucket.real());
-    optim::measure(first, part.size(), bucket.real(), found);
+    const auto part = same_everywhere ? collective::part_of(owned, comm.size(), turn, optim::kMeasureBlock) : collective::Range{0, owned};
+    const auto* const first = bucket.gradient(m) + part.first * size_of(bucket.type());
+    optim::measure(first, part.size(), bucket.type(), found);
   }
 }
 
 }  // namespace
 
 // The last gradient of the bucket has arrived; buckets go in plan order.
-BucketReport carry(sync::Bucket& bucket, const StepContext& context, const sync::CommContext& comm, const ReductionPass& pass) {
+BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, const ReductionPass& pass) {
   const Span span{"carry", bucket.name(), bucket.bytes()};
   BucketReport report{.bucket = &bucket};
   const auto start = Clock::now();
   const double waited = collective::wait_time().count();
+  wire.step = coded_step(pass.step, context.seed);
   bucket.gather();  // 1 nothing to copy where gradients are views into the bucket, or were taken as they arrived
   optim::Measure before, after;
   if (context.measure_before) measure_all(bucket, before);  // the noise of a single rank's gradient, for what adapts to it
-  context.strategy.reduce_gradients(bucket, comm);          // 2
-  if (pass.last) bucket.send_to_buddy(*comm.comm);          // where each rank has a buddy, its piece goes there too
+  const bool together = pass.schedule.commit == sync::Scope::world;
+  if (together) context.strategy.reduce_gradients(bucket, wire);                                    // 2
+  if (pass.last && pass.schedule.exchanges_before) context.strategy.exchange_models(bucket, wire);  // models of before the update
+  if (pass.last) bucket.buddy().send(*wire.comm);  // where each rank has a buddy, its piece goes there too
   report.seconds.wait = collective::wait_time().count() - waited;
   report.seconds.reduce = since(start);
   report.before = before.squared;
   if (!pass.last) return report;
   if (!context.early_update || context.measure_before)
-    measure_part(bucket, context.replicated, *comm.comm, after);  // for the vote, while memory is hot
+    measure_part(bucket, together && !bucket.placement().sharded(), *wire.comm, after);  // for the vote, while memory is hot
   report.finite = after.finite;
   report.after = after.squared;
   if (context.early_update)
-    update_and_publish(bucket, context, comm, pass.step, {});  // fused: memory is hot, and no vote can skip the step
+    update_and_publish(bucket, context, wire, pass.step, {});  // fused: memory is hot, and no vote can skip the step
   return report;
 }
 
@@ -118,20 +129,19 @@ Verdict Engine::finish(std::span<const double> sums) {
   const auto reports = lanes_.await_carried(pass());
   syncing_ = open_ = false;
   step_state_ = StepState::undecided;
-  const TensorSums tensor_sums(options_.early_update ? nullptr : rule_.get(), buckets_, comm_, parameters_.size());
-  std::vector<double> known;
-  Verdict verdict = vote(sums, reports, tensor_sums, known);  // 3
+  Verdict verdict = decide(sums, reports);  // 3
   const auto start = Clock::now();
-  decision_ = {verdict.committed, verdict.clip, find_missing(verdict.sums.back()), std::move(known)};
-  if (verdict.committed) measure_rounds(tensor_sums);
   if (before_update_) before_update_();
+  ++steps_;
   updated_ = 0;
   step_state_ = StepState::decided;
-  verdict.sums.pop_back();
+  for (const auto& b : buckets_)
+    if (b->coded() != nullptr) b->coded()->settle(verdict.committed);
   if (rule_ && verdict.committed && !options_.early_update) update_all();
   if (rule_ && !verdict.committed) zero_gradients();
   arrivals_.clear_touched(parameters_.size());
   verdict.seconds.update = since(start);
+  close_round(verdict);  // 5
   if (!ordered_) reorder();
   return verdict;
 }
@@ -139,21 +149,45 @@ Verdict Engine::finish(std::span<const double> sums) {
 void Engine::update_all() {
   for (const auto& b : buckets_) {
     ++updated_;  // what can fail in update_and_publish() comes after the update
-    update_and_publish(*b, update_context(), {&comm_, {}}, decided_step(), decision_);
+    update_and_publish(*b, update_context(), wire(), decided_step(), decision_);
   }
 }
 
+// 5 What came lies in slots of its own until all ranks agree that the round is whole; no rank mixes in what is not finite.
+void Engine::close_round(Verdict& verdict) {
+  if (schedule_.commit == sync::Scope::world) return;
+  const auto start = Clock::now();
+  const double waited = collective::wait_time().count();
+  if (schedule_.exchanges_after)
+    for (const auto& b : buckets_) {
+      const Span span{"exchange models", b->name(), b->bytes()};
+      strategy_->exchange_models(*b, wire());
+    }
+  bool whole = schedule_.ends_round;
+  if (whole)
+    for (const auto& b : buckets_) whole = whole && sync::all_finite(strategy_->exchanged(*b));
+  share_sums(verdict, whole);
+  const Decision round{.committed = whole};
+  if (whole) {
+    for (const auto& b : buckets_) strategy_->mix_models(*b, round);
+    ++rounds_;
+  }
+  verdict.seconds.reduce += since(start);
+  verdict.seconds.wait += collective::wait_time().count() - waited;
+}
+
 // The step is committed.
-void update_and_publish(sync::Bucket& bucket, const StepContext& context, const sync::CommContext& comm, const optim::StepInfo& step,
+void update_and_publish(Bucket& bucket, const StepContext& context, const sync::Wire& wire, const optim::StepInfo& step,
                         const Decision& decision) {
   if (context.rule == nullptr) return;
   const Span span{"update", bucket.name(), bucket.bytes()};
   update(bucket, context, step, decision);
-  context.strategy.publish_parameters(bucket, comm);  // 5
+  context.strategy.publish(bucket, wire);  // 6
+  bucket.copy_to_device();
 }
 
 // 4 What this rank owns, and its copy of what the rank before it owns.
-void update(sync::Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const Decision& decision) {
+void update(Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const Decision& decision) {
   std::vector<void*> state;
   const std::size_t sums = context.rule->needs().sums();
   const auto pass = [&](optim::Slice slice, std::size_t order) {
@@ -163,7 +197,7 @@ void update(sync::Bucket& bucket, const StepContext& context, const optim::StepI
   for (const auto& m : bucket.members()) {
     if (!decision.missing.empty() && decision.missing[m.order]) continue;
     pass(bucket.slice(m, state), m.order);
-    if (bucket.has_buddy_copy()) pass(bucket.buddy_slice(m, state), m.order);
+    if (bucket.buddy().here()) pass(bucket.buddy().slice(m, state), m.order);
   }
   bucket.mark_consumed();
 }
@@ -181,6 +215,8 @@ void Engine::finish_step_alone(const Decision& decision) {
   if (step_state_ == StepState::undecided) updated_ = 0;
   decision_ = decision;
   step_state_ = StepState::decided;
+  for (const auto& b : buckets_)
+    if (b->coded() != nullptr) b->coded()->settle(decision.committed);
   if (!decision_.committed) return zero_gradients();
   for (; updated_ < buckets_.size(); ++updated_) update(*buckets_[updated_], update_context(), decided_step(), decision_);
 }

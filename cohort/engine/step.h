@@ -7,13 +7,14 @@
 #include <memory>
 #include <vector>
 
+#include "cohort/engine/bucket.h"
 #include "cohort/optim/exact_sum.h"
 #include "cohort/optim/optimizer.h"
 #include "cohort/sync/strategy.h"
 
 namespace cohort::engine {
 
-using Buckets = std::vector<std::unique_ptr<sync::Bucket>>;
+using sync::Decision;
 
 struct StepSeconds {
   double reduce = 0, wait = 0, update = 0;  // of one step: reducing gradients, of which waiting for other ranks; updating
@@ -25,37 +26,35 @@ struct StepContext {
   const optim::Optimizer* rule = nullptr;  // none: gradients are reduced and left to the caller
   bool early_update = false;
   bool measure_before = false;
-  bool in_lane = true;      // beside backward, which has the rank's threads
-  bool replicated = false;  // parameters and gradients: ranks share the measuring of the reduced gradients
+  bool in_lane = true;     // beside backward, which has the rank's threads
+  std::uint64_t seed = 0;  // of the job, for codecs that draw
 };
 
 // What one pass over the gradients is for.
 struct ReductionPass {
   optim::StepInfo step{};
   bool last = true;  // of an accumulated step; before it gradients are reduced and added, no more
+  sync::SyncSchedule schedule{};
 };
 
-// The outcome of a step's vote: all that an update needs to know beside its gradients.
-struct Decision {
-  bool committed = true;
-  double clip = 1;
-  std::vector<bool> missing{};  // by parameter: no rank had a gradient for it; empty: none
-  std::vector<double> sums{};   // by parameter: the sums that the rule needs (optim::Needs); empty: it needs none
-};
+// What codecs must know of a step: what a unit of the gradient moves a parameter by.
+inline sync::CodedStep coded_step(const optim::StepInfo& step, std::uint64_t seed) {
+  return {.weight = step.lr * step.grad_scale, .seed = seed, .step = step.step};
+}
 
 // What reducing a bucket found out.
 struct BucketReport {
-  const sync::Bucket* bucket = nullptr;
+  const Bucket* bucket = nullptr;
   optim::ExactSum before;  // squared norm of this rank's own gradients, when asked for
   optim::ExactSum after;   // of the reduced ones that this rank owns
   bool finite = true;      // all of those
   StepSeconds seconds;
 };
 
-BucketReport carry(sync::Bucket& bucket, const StepContext& context, const sync::CommContext& comm, const ReductionPass& pass);
+BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, const ReductionPass& pass);
 // A parameter that is missing stays as it is. decision.clip is in the step's scale already.
-void update(sync::Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const Decision& decision);
-void update_and_publish(sync::Bucket& bucket, const StepContext& context, const sync::CommContext& comm, const optim::StepInfo& step,
+void update(Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const Decision& decision);
+void update_and_publish(Bucket& bucket, const StepContext& context, const sync::Wire& wire, const optim::StepInfo& step,
                         const Decision& decision);
 
 }  // namespace cohort::engine

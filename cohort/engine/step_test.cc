@@ -108,7 +108,7 @@ TEST(ABadGradient, OnOneRankSkipsTheStepEverywhereAndTrainingGoesOn) {
       std::vector<Named> params(3), state(3);
       const auto look = [](const CallbackContext& c) {
         Named all;
-        c.engine.each_state([&](const std::string& p, const std::string& s, const at::Tensor& v) { all.emplace_back(p + s, v.clone()); });
+        c.engine.visit([&](const StateItem& item) { all.emplace_back(item.key(), borrowed(item.values).clone()); });
         return all;
       };
       train_case.after_begin = [&](const CallbackContext& c) {

@@ -1,8 +1,12 @@
 #include "cohort/engine/tensor_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "cohort/base/error.h"
+#include "cohort/engine/bucket.h"
+#include "cohort/sync/elements.h"
 
 namespace cohort::engine {
 namespace {
@@ -51,6 +55,52 @@ void read_run(const checkpoint::Contents& from, const char* group, const std::st
   from.read(from.at(group, name), static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(here.numel()),
             {static_cast<std::byte*>(here.data_ptr()), here.nbytes()});
   if (!t.device().is_cpu()) t.copy_(here);
+}
+
+checkpoint::TensorView run_view(const StateItem& item) {
+  return run_view(item.key(), item.shape, static_cast<std::int64_t>(item.run.first), static_cast<std::int64_t>(item.run.count),
+                  borrowed(item.values));
+}
+
+void check_run(const checkpoint::Contents& from, const StateItem& item) {
+  check_run(from, std::string(item.group).c_str(), item.key(), item.shape, borrowed(item.values));
+}
+
+void read_run(const checkpoint::Contents& from, const StateItem& item) {
+  read_run(from, std::string(item.group).c_str(), item.key(), item.shape, static_cast<std::int64_t>(item.run.first), borrowed(item.values));
+}
+
+namespace {
+
+std::string local_name(int rank, const StateItem& item) { return fmt::format("{}/{}/{}@{}", rank, item.group, item.key(), item.run.first); }
+
+}  // namespace
+
+checkpoint::TensorView local_view(int rank, const StateItem& item) { return whole_view(local_name(rank, item), borrowed(item.values)); }
+
+bool has_local(const checkpoint::Contents& from, int rank, const StateItem& item) {
+  const auto* stored = from.find(kLocalGroup, local_name(rank, item));
+  return stored != nullptr && stored->elements() == item.run.count;
+}
+
+void read_local(const checkpoint::Contents& from, int rank, const StateItem& item) {
+  const at::Tensor flat = borrowed(item.values);
+  read_run(from, kLocalGroup, local_name(rank, item), flat.sizes(), 0, flat);
+}
+
+bool read_mean_of_locals(const checkpoint::Contents& from, int ranks, const StateItem& item) {
+  for (int r = 0; r < ranks; ++r)
+    if (!has_local(from, r, item)) return false;
+  std::vector<std::byte> memory(item.values.bytes());
+  StateItem one = item;
+  one.values.data = memory.data();
+  sync::fill(item.values, 0);
+  for (int r = 0; r < ranks; ++r) {
+    read_local(from, r, one);
+    sync::add(item.values, one.values);
+  }
+  sync::scale(item.values, 1.0 / ranks);
+  return true;
 }
 
 }  // namespace cohort::engine

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kShared = 1 << 16;
 
 // Whether the tensor lies on both sides of an edge between ranks.
-bool cut_through(const sync::Bucket& bucket, const sync::Member& m) {
+bool cut_through(const Bucket& bucket, const sync::Member& m) {
   std::size_t edge = 0;
   for (const std::size_t count : bucket.counts()) {
     edge += count;
@@ -23,24 +23,24 @@ bool cut_through(const sync::Bucket& bucket, const sync::Member& m) {
 
 }  // namespace
 
-TensorSums::TensorSums(const optim::Optimizer* rule, const Buckets& buckets, const collective::Communicator& comm, std::size_t parameters)
+TensorSums::TensorSums(const optim::Optimizer* rule, const Buckets& buckets, int me, int ranks, std::size_t parameters)
     : rule_(rule), needs_(rule == nullptr ? optim::Needs{} : rule->needs()) {
   if (needs_.rounds == 0) return;
   tensors_.resize(parameters);
   for (const auto& b : buckets)
-    for (const auto& m : b->members()) tensors_[m.order] = tensor_of(*b, m, comm);
+    for (const auto& m : b->members()) tensors_[m.order] = tensor_of(*b, m, me, ranks);
   for (Tensor& t : tensors_) {
     t.word = words_;
     words_ += static_cast<std::size_t>(needs_.per_tensor) * (t.shared ? optim::ExactSum::kWords : 1);
   }
 }
 
-TensorSums::Tensor TensorSums::tensor_of(const sync::Bucket& bucket, const sync::Member& m, const collective::Communicator& comm) const {
+TensorSums::Tensor TensorSums::tensor_of(const Bucket& bucket, const sync::Member& m, int me, int ranks) const {
   const std::size_t owned = bucket.owned(m).count;
   if (!bucket.counts().empty()) return {&bucket, &m, 0, owned, cut_through(bucket, m)};
-  const int turn = (comm.rank().value + static_cast<int>(m.order)) % comm.size();  // small tensors do not all fall to one rank
-  if (comm.size() == 1 || owned < kShared) return {&bucket, &m, 0, turn == 0 ? owned : 0, false};
-  const auto part = collective::part_of(owned, comm.size(), turn, optim::kMeasureBlock);
+  const int turn = (me + static_cast<int>(m.order)) % ranks;  // small tensors do not all fall to one rank
+  if (ranks == 1 || owned < kShared) return {&bucket, &m, 0, turn == 0 ? owned : 0, false};
+  const auto part = collective::part_of(owned, ranks, turn, optim::kMeasureBlock);
   return {&bucket, &m, part.first, part.size(), true};
 }
 

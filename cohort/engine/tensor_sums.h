@@ -12,8 +12,8 @@ namespace cohort::engine {
 
 class TensorSums {
  public:
-  // Of `parameters` parameters, by their order; rule: none needs none.
-  TensorSums(const optim::Optimizer* rule, const Buckets& buckets, const collective::Communicator& comm, std::size_t parameters);
+  // Of `parameters` parameters, by their order; rule: none needs none. ranks: those that measure together, of which this is `me`.
+  TensorSums(const optim::Optimizer* rule, const Buckets& buckets, int me, int ranks, std::size_t parameters);
 
   int rounds() const { return needs_.rounds; }
   std::size_t words() const { return words_; }  // of a round
@@ -24,13 +24,13 @@ class TensorSums {
 
  private:
   struct Tensor {
-    const sync::Bucket* bucket = nullptr;  // none: not trained
+    const Bucket* bucket = nullptr;  // none: not trained
     const sync::Member* member = nullptr;
     std::size_t first = 0, count = 0;  // what this rank measures, of the elements that it owns
     bool shared = false;               // so do others
     std::size_t word = 0;              // where its words begin
   };
-  Tensor tensor_of(const sync::Bucket& bucket, const sync::Member& m, const collective::Communicator& comm) const;
+  Tensor tensor_of(const Bucket& bucket, const sync::Member& m, int me, int ranks) const;
 
   const optim::Optimizer* const rule_;
   const optim::Needs needs_;

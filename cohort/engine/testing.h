@@ -125,8 +125,9 @@ inline TrainResult train_one_rank(const TrainCase& train_case, collective::Commu
   result.params = copies(model.named_parameters());
   result.grads = copies(model.named_parameters(), true);
   if (!engine.shards_state())
-    engine.each_state(
-        [&](const std::string& p, const std::string& s, const at::Tensor& v) { result.state.emplace_back(p + "/" + s, v.clone()); });
+    engine.visit([&](const StateItem& item) {
+      if (item.group == "optimizer") result.state.emplace_back(item.key(), borrowed(item.values).clone().view(item.shape));
+    });
   result.buckets = engine.buckets().size();
   result.sharded = engine.shards_state();
   return result;

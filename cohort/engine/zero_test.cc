@@ -194,9 +194,9 @@ TEST_P(Stage, HoldsWhatItsFormulaSays) {
     const at::Tensor w = at::ones({kPsi}).requires_grad_(true);
     const auto before = [](MemoryClass c) { return Ledger::process().of(c).now; };
     const std::size_t p = before(MemoryClass::parameters), g = before(MemoryClass::gradients), o = before(MemoryClass::optimizer);
-    const sync::Sharding quarter{GetParam(), kRanks, 2};
+    const auto quarter = sync::make(fmt::format("zero(stage={})", GetParam()))->placement(Rank{2}, kRanks);
     sync::BufferPool pool(alone);
-    sync::Bucket bucket(0, {{.name = "w", .param = w}}, alone, quarter, &pool);
+    Bucket bucket(0, {{.name = "w", .param = w}}, alone, quarter, &pool);
     bucket.own_parameters(*optim::make("adam"), alone);
     EXPECT_EQ(before(MemoryClass::parameters) - p, GetParam() < 3 ? 4 * kPsi : 4 * kPsi / kRanks);
     EXPECT_EQ(before(MemoryClass::gradients) - g, GetParam() == 1 ? 4 * kPsi : 4 * kPsi / kRanks);
@@ -226,16 +226,20 @@ TEST_P(Stage, ShardsCoverEveryElementOnceAndCanBeLoadedBack) {
   std::vector<std::map<std::string, at::Tensor>> whole(3);  // by rank: its shards in tensors of NaN
   train_case.after_finish = [&](const CallbackContext& c) {
     auto& mine = whole[static_cast<std::size_t>(c.comm.rank().value)];
-    c.engine.each_shard([&](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first, std::int64_t count,
-                            const at::Tensor& flat) {
-      at::Tensor& t = mine[p + "/" + state];
-      if (!t.defined()) t = at::full(sizes, std::numeric_limits<double>::quiet_NaN(), at::kFloat);
-      t.view(-1).narrow(0, first, count).copy_(flat);
+    c.engine.visit([&](const StateItem& item) {
+      at::Tensor& t = mine[std::string(item.parameter) + "/" + std::string(item.state)];
+      if (!t.defined()) t = at::full(item.shape, std::numeric_limits<double>::quiet_NaN(), at::kFloat);
+      t.view(-1)
+          .narrow(0, static_cast<std::int64_t>(item.run.first), static_cast<std::int64_t>(item.run.count))
+          .copy_(borrowed(item.values));
     });
     if (c.step == 2) {  // scribbled over and loaded back
-      c.engine.each_shard([](const auto&, const auto&, auto, auto, auto, const at::Tensor& flat) { at::Tensor(flat).fill_(7); });
-      c.engine.each_shard([&](const std::string& p, const std::string& state, at::IntArrayRef, std::int64_t first, std::int64_t count,
-                              const at::Tensor& flat) { at::Tensor(flat).copy_(mine[p + "/" + state].view(-1).narrow(0, first, count)); });
+      c.engine.visit([](const StateItem& item) { borrowed(item.values).fill_(7); });
+      c.engine.visit([&](const StateItem& item) {
+        borrowed(item.values)
+            .copy_(mine[std::string(item.parameter) + "/" + std::string(item.state)].view(-1).narrow(
+                0, static_cast<std::int64_t>(item.run.first), static_cast<std::int64_t>(item.run.count)));
+      });
       c.engine.publish_loaded_state();
     }
   };
@@ -336,8 +340,8 @@ TEST(Stages, WithCopiesInTheModelItTrainsTheSame) {
       train_case.options.strategy = fmt::format("zero(stage={}, op=sum, offload=host)", stage);
       train_case.after_begin = [&](const CallbackContext& c) {
         for (const auto& b : c.engine.buckets())
-          for (const auto& m : b->members())
-            EXPECT_TRUE(b->sharding().stage == 3 || m.param.data_ptr() != b->owned_parameter(m).data_ptr());
+          for (std::size_t i = 0; i < b->members().size(); ++i)
+            EXPECT_TRUE(b->placement().gathers_parameters() || b->param(i).data_ptr() != b->owned_parameter(b->members()[i]).data);
       };
       expect_same_bits(train_ranks(train_case), reference);
     }
@@ -360,7 +364,6 @@ TEST(Stages, InvalidOptionsAreRefusedWithTheReason) {
                 }).what,
                 HasSubstr("buddy=true"));
     Engine engine(comm, {{"w", w}}, {.strategy = "zero(stage=2)", .lanes = 0, .norms = true}, optim::make("adam"));
-    EXPECT_THAT(failure_of([&] { engine.each_state([](const auto&, const auto&, const auto&) {}); }).what, HasSubstr("each_shard"));
     EXPECT_THAT(failure_of([&] { engine.begin({.step = 1, .lr = 1}, false); }).what, HasSubstr("norms"));
   });
 }

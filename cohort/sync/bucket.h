@@ -1,135 +1,138 @@
-// A Bucket is a run of parameters whose gradients travel together: one flat piece of memory with a place for every tensor on a 64-byte
-// boundary; the elements between them mean nothing. With own_parameters() the parameters and the optimizer's state lie flat beside it, so
-// that an update is a pass over contiguous memory. What a rank holds of it follows the stage (ownership.h says which elements are its own):
-//   stage 0  gradients, parameters and state of all elements. Every param.grad is a view into the communicator's memory, so peers reduce
-//            it in place: no copy in, no copy out.
-//   stage 1  gradients and parameters of all, as views too; state of its own elements.
-//   stage 2  parameters of all; gradients lie in a region of the BufferPool until they are reduced, and only the own piece stays.
-//            A gradient is moved in when it arrives (take), while it is hot, and param.grad is undefined afterwards.
-//   stage 3  as 2, and of the parameters too only the own piece stays; all are gathered block by block
-//            (engine/parameter_gatherer.h).
-// With offload=host the model's parameters lie on another device, as copies of those here: gradients are copied in from there when they
-// arrive, and fresh parameters copied out.
+// A Bucket is a run of parameters whose gradients travel together: flat memory with a place for every tensor on a 64-byte boundary; the
+// elements between them mean nothing. It has four parts:
+//   members()    which tensors lie where; layout() is the same for codecs
+//   placement()  who keeps which role of its elements (placement.h): what this rank holds
+//   slots        the memory for each role, in the communicator's where peers read it in place
+//   buddy()      copies of what only the rank before this one has (buddy.h)
+// and with a codec the coded reduction that its gradients travel by. An update is a pass over contiguous memory. No torch here: the model's
+// tensors are views into this memory, which is engine/bucket_views.h.
+// Gradients that are whole only until they are reduced (Extent::while_used) lie in a region of the BufferPool from the first that arrives
+// to the reduction, after which only the own piece stays.
 // Owner: Engine. Threads: one at a time; a lane while it carries the bucket, else the thread that trains. Failure: Kind::usage.
 #pragma once
-#include <ATen/core/Tensor.h>
-
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "cohort/base/ledger.h"
-#include "cohort/collective/communicator.h"
+#include "cohort/base/layout.h"
 #include "cohort/optim/groups.h"
 #include "cohort/optim/optimizer.h"
+#include "cohort/sync/buddy.h"
 #include "cohort/sync/buffer_pool.h"
+#include "cohort/sync/coded_reduce.h"
 #include "cohort/sync/ownership.h"
+#include "cohort/sync/placement.h"
 
 namespace cohort::sync {
 
 struct Member {
   std::string name;
-  at::Tensor param;                  // a leaf; the same TensorImpl for ever, only its memory moves
-  optim::Group group;                // its own hyper-parameters
+  Shape shape{};
+  optim::Group group{};              // its own hyper-parameters
   std::size_t order = 0;             // place among all parameters of the model, which no bucket plan changes
   std::size_t first = 0, count = 0;  // elements in the flat memory
+  Range range() const { return {first, count}; }
 };
 
 // A place for every member, each on a 64-byte boundary; returns the elements of the whole.
-std::size_t assign_offsets(std::vector<Member>& members, at::ScalarType type);
+std::size_t assign_offsets(std::vector<Member>& members, Dtype type);
 
 class Bucket {
  public:
-  // pool: from stage 2 on, borrowed for the bucket's life.
-  Bucket(int index, std::vector<Member> members, collective::Communicator& comm, const Sharding& sharding = {}, BufferPool* pool = nullptr);
+  // pool: for gradients that are whole only until they are reduced, borrowed for the bucket's life.
+  Bucket(int index, std::vector<Member> members, Dtype type, collective::Communicator& comm, Placement placement = {},
+         BufferPool* pool = nullptr);
+  virtual ~Bucket() = default;
+  Bucket(const Bucket&) = delete;
+  Bucket& operator=(const Bucket&) = delete;
 
   int index() const { return index_; }
   const std::string& name() const { return name_; }  // "bucket 2 (fc1.weight .. conv1.bias)": what errors and traces show
   const std::vector<Member>& members() const { return members_; }
-  at::ScalarType type() const { return type_; }
-  optim::Real real() const { return type_ == at::kDouble ? optim::Real::f64 : optim::Real::f32; }
-  std::size_t bytes() const;  // of all elements, once
+  Layout layout() const;
+  Dtype type() const { return type_; }
+  std::size_t count() const { return count_; }  // elements, with the gaps
+  std::size_t bytes() const { return count_ * size_of(type_); }
 
   // --- ownership
-  const Sharding& sharding() const { return sharding_; }
-  const std::vector<std::size_t>& counts() const { return counts_; }  // elements of each rank's piece; empty in stage 0
-  Range owned() const { return owned_; }                              // this rank's piece of the flat memory; stage 0: all of it
-  Range owned(const Member& m) const;                                 // of one tensor, counted from its own first element
+  const Placement& placement() const { return placement_; }
+  const std::vector<std::size_t>& edges() const { return edges_; }    // rank r owns [edges[r], edges[r + 1]); empty where all own all
+  const std::vector<std::size_t>& counts() const { return counts_; }  // elements of each rank's piece; likewise
+  Range owned() const { return owned_; }                              // this rank's piece of the flat memory
+  Range owned(const Member& m) const { return part_of(owned_, m); }   // of one tensor, counted from its own first element
+  Range range_of(int rank) const { return {edges_[static_cast<std::size_t>(rank)], counts_[static_cast<std::size_t>(rank)]}; }
 
   // --- gradients
-  collective::Piece gradients() const;         // all of them, flat
+  collective::Piece gradients() const { return grads_.piece({0, count_}, type_); }  // all of them, flat
   std::byte* gradient(const Member& m) const;  // the first byte of one; of its owned elements after mark_reduced()
-  void attach();  // up to stage 1: every param.grad is its view again: zero_grad() may have dropped it; one from elsewhere is copied in
-  void take(std::size_t member);            // from stage 2 on: param.grad moves in, added to what came since the last reduction
-  void gather();                            // before the reduction: all are in place, those that did not come are zero
-  collective::Piece reduce_output() const;  // from stage 1 on: where the reduced gradients of this rank's piece go ..
-  void mark_reduced();                      // .. and they are there
-  bool in_flight() const { return grads_.region.data() != nullptr; }  // it has memory for gradients that arrive
-  void clear();                                                       // gradients to zero
-  void mark_consumed();                                               // the update has read them, and left zeros behind or needs none
-  void rebase(const collective::Region& fresh);  // gradients move into other memory of at least bytes(); nothing else changes
+  collective::Piece reduce_output() const;     // where this rank's piece of the reduced gradients goes ..
+  void mark_reduced();                         // .. and it is there
+  collective::Piece agreed() const { return agreed_slot().piece(owned_, type_); }  // after mark_reduced()
+  bool in_flight() const { return grads_.here(); }                                 // it has memory for gradients that arrive
+  void clear();                                                                    // gradients to zero
+  void mark_consumed();                                  // the update has read them, and left zeros behind or needs none
+  virtual void rebase(const collective::Region& fresh);  // gradients move into other memory of at least bytes(); nothing else changes
+  // Gradients travel by way of a codec from now on.
+  void reduce_by(std::shared_ptr<const codec::Codec> codec, collective::Communicator& comm);
+  CodedReduce* coded() const { return coded_.get(); }  // none: they travel as they are
 
-  // --- parameters and one run per name of the rule's state
-  void own_parameters(const optim::Optimizer& rule, collective::Communicator& comm);
-  void copy_to_device() const;    // offload=host, up to stage 2: the model's copies are as fresh as what lies here ..
-  void copy_from_device() const;  // .. and the other way
-  bool owns_parameters() const { return params_.region.data() != nullptr; }
-  collective::Piece parameters() const;                                  // all of them, flat; up to stage 2
-  collective::Piece owned_parameters() const;                            // this rank's piece
-  collective::Piece all_in(const collective::Region& memory) const;      // all of them, gathered there
+  // --- parameters and the state of the rule, and what a strategy keeps beside them
+  void allocate_parameters(collective::Communicator& comm);  // without values
+  void allocate_state(const optim::Optimizer& rule);         // with the rule's initial values, and the buddy's copies
+  bool owns_parameters() const { return params_.here(); }
+  std::size_t states() const { return states_.size(); }
+  collective::Piece parameters() const { return params_.piece({0, count_}, type_); }   // all of them, flat; where they are here
+  collective::Piece owned_parameters() const { return params_.piece(owned_, type_); }  // this rank's piece
+  collective::Piece owned_state(std::size_t which) const { return states_[which].piece(owned_, type_); }
+  collective::Piece all_in(const collective::Region& memory) const { return {memory.data(), count_, type_, Device::cpu}; }
   optim::Slice slice(const Member& m, std::vector<void*>& state) const;  // owned elements; state: keeps the pointers the slice borrows
-  at::Tensor state(const Member& m, std::size_t which) const;            // stage 0: of the shape of its parameter
-  at::Tensor owned_parameter(const Member& m) const;                     // owned elements, flat
-  at::Tensor owned_state(const Member& m, std::size_t which) const;      // the same elements
+  collective::Piece owned_parameter(const Member& m) const { return params_.piece(owned_of(m), type_); }
+  collective::Piece owned_state(const Member& m, std::size_t which) const { return states_.at(which).piece(owned_of(m), type_); }
+  void page_out_state() const;  // Home::file: pages leave this process until they are touched again
+  // Memory of all elements for a strategy, by name; in the communicator's where `comm` is given, so that peers read it in place.
+  collective::Piece open_slot(const std::string& name, collective::Communicator* comm = nullptr);
+  collective::Piece slot(const std::string& name) const { return extra_.at(name).piece({0, count_}, type_); }
+  bool has_slot(const std::string& name) const { return extra_.contains(name); }
 
-  // --- buddy copies (bucket_buddy.cc): every rank holds a copy of what only the rank before it has, and repeats its updates on it
-  bool has_buddy_copy() const { return sharding_.buddy && sharding_.ranks > 1; }
-  void send_to_buddy(collective::Communicator& comm) const;  // collective, after the step's last mark_reduced(): the gradients for it
-  Range buddy_range(const Member& m) const;                  // of one tensor, counted from its own first element
-  optim::Slice buddy_slice(const Member& m, std::vector<void*>& state) const;
-  at::Tensor buddy_parameter(const Member& m) const;                   // flat
-  at::Tensor buddy_state(const Member& m, std::size_t which) const;    // the same elements
-  void copy_to_buddy(collective::Communicator& comm) const;            // collective: all of it, where values came from elsewhere
-  void restore_from_buddy(collective::Communicator& comm, Rank lost);  // collective: the rank after `lost` sends it the copy
+  Buddy& buddy() { return buddy_; }
+  const Buddy& buddy() const { return buddy_; }
+
+ protected:
+  collective::Region gradients_of(const Member& m) const { return grads_.part(m.range(), type_); }
+  collective::Region parameters_of(const Member& m) const { return params_.part(m.range(), type_); }
+  collective::Piece gradient_piece(const Member& m) const { return grads_.piece(m.range(), type_); }
+  void acquire_gradients();
+  bool came(std::size_t member) const { return came_[member]; }
+  void mark_came(std::size_t member) { came_[member] = true; }
 
  private:
-  struct Flat {
-    collective::Region region;
-    std::size_t origin = 0;  // which element of the flat memory its first one is
-    Ledger::Entry entry{};
-  };
-  std::byte* at(const Flat& flat, std::size_t element) const;
-  at::Tensor view(const Flat& flat, std::size_t first, at::IntArrayRef sizes) const;
-  collective::Piece piece(const Flat& flat, const Range& range) const;
-  void acquire_gradients();
-  void move_in(Member& m);
-  void copy_owned(const Member& m);
-  void allocate_buddy_copy(const optim::Optimizer& rule);
-  void page_out_state() const;
-  Range range_of(int rank) const { return {edges_[static_cast<std::size_t>(rank)], counts_[static_cast<std::size_t>(rank)]}; }
-  std::vector<const Flat*> unreplicated() const;                                  // what is on no other rank
-  std::size_t first_owned(const Member& m) const { return first_in(owned_, m); }  // in the flat memory
-  std::size_t first_in(const Range& piece, const Member& m) const;
-  int previous_rank() const { return (sharding_.me + sharding_.ranks - 1) % sharding_.ranks; }  // whose buddy this rank is
-  const Flat& buddy_parameters() const { return sharding_.stage >= 3 ? buddy_.back() : params_; }
-  bool pooled() const { return sharding_.stage >= 2; }
+  friend class Buddy;
+  Range part_of(const Range& piece, const Member& m) const;   // of one tensor, counted from its own first element
+  Range range_in(const Range& piece, const Member& m) const;  // the same elements in the flat memory
+  Range owned_of(const Member& m) const { return range_in(owned_, m); }
+  const Slot& agreed_slot() const { return pooled() ? sums_ : grads_; }
+  std::vector<const Slot*> unreplicated() const;  // what is on no other rank
+  bool pooled() const { return placement_.gathers_gradients(); }
 
   const int index_;
   std::vector<Member> members_;
-  const at::ScalarType type_;
-  const std::size_t count_;  // elements, with the gaps
-  const Sharding sharding_;
+  const Dtype type_;
+  const std::size_t count_;
+  const Placement placement_;
   BufferPool* const pool_;
   std::vector<std::size_t> edges_, counts_;  // by rank
   Range owned_;
   std::string name_;
-  Flat grads_;                // all elements; from stage 2 on the pool's, from the first arrival to the reduction
-  Flat sums_;                 // from stage 2 on: reduced gradients of the own piece
-  Flat params_;               // all elements; stage 3: the own piece
-  std::vector<Flat> states_;  // the own piece
-  std::vector<Flat> buddy_;   // unreplicated() of the rank before this one
-  Flat buddy_grads_;          // and its reduced gradients
-  std::vector<bool> came_;    // from stage 2 on, by member: its gradient lies in grads_
-  bool summed_ = false;       // sums_ holds a reduced gradient of this step already
+  Slot grads_;                         // role grad: all elements
+  Slot sums_;                          // role agreed, where it is no part of grads_: the own piece
+  Slot params_;                        // roles master and live: all elements, or the own piece
+  std::vector<Slot> states_;           // the own piece
+  std::map<std::string, Slot> extra_;  // of the strategy
+  Buddy buddy_{*this};
+  std::unique_ptr<CodedReduce> coded_;
+  std::vector<bool> came_;  // by member: its gradient lies in grads_, where that is of the pool
+  bool summed_ = false;     // sums_ holds a reduced gradient of this step already
 };
 
 }  // namespace cohort::sync

@@ -1,11 +1,5 @@
 #include "cohort/sync/bucket.h"
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/detach.h>
-#include <ATen/ops/equal.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/full_like.h>
-#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,120 +14,38 @@ using collective::Communicator;
 using collective::run_ranks;
 using testing::HasSubstr;
 
-at::Tensor leaf(std::int64_t n, double value = 1, at::ScalarType type = at::kFloat) {
-  return at::full({n}, value, type).requires_grad_(true);
-}
-
-std::vector<Member> two() { return {{.name = "w", .param = leaf(3), .order = 1}, {.name = "b", .param = leaf(20), .order = 0}}; }
+std::vector<Member> two() { return {{.name = "w", .shape = {3}, .order = 1}, {.name = "b", .shape = {4, 5}, .order = 0}}; }
 
 TEST(Bucket, TensorsStartOnCacheLines) {
   std::vector<Member> members = two();
-  EXPECT_EQ(assign_offsets(members, at::kFloat), 16u + 32u);
+  EXPECT_EQ(assign_offsets(members, Dtype::f32), 16u + 32u);
   EXPECT_EQ(members[1].first, 16u);
-  members[1].param = leaf(20, 1, at::kDouble);
-  EXPECT_EQ(assign_offsets(members, at::kDouble), 8u + 24u);
+  EXPECT_EQ(members[1].count, 20u);
+  EXPECT_EQ(assign_offsets(members, Dtype::f64), 8u + 24u);
 }
 
-TEST(Bucket, GradientsAreViewsIntoItsMemoryAndKeepTheirValues) {
+TEST(Bucket, ASlotOfAStrategyHoldsAllElementsAndIsFoundAgain) {
   run_ranks(1, [](Communicator& comm) {
-    auto members = two();
-    members[1].param.mutable_grad() = at::arange(20, at::kFloat);
-    Bucket bucket(3, members, comm);
-    EXPECT_EQ(bucket.name(), "bucket 3 (w .. b)");
-    for (const Member& m : bucket.members()) {
-      EXPECT_EQ(m.param.grad().data_ptr(), bucket.gradient(m));
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bucket.gradient(m)) % 64, 0u);
-      m.param.grad().detach_();  // as libtorch's zero_grad() does
-    }
-    EXPECT_TRUE(at::equal(members[1].param.grad(), at::arange(20, at::kFloat)));
-    bucket.clear();
-    EXPECT_EQ(members[1].param.grad().abs().max().item<float>(), 0);
+    Bucket bucket(0, two(), Dtype::f32, comm);
+    const Piece fresh = bucket.open_slot("anchor");
+    EXPECT_EQ(fresh.count, bucket.count());
+    static_cast<float*>(fresh.data)[5] = 3;
+    EXPECT_EQ(bucket.open_slot("anchor").data, fresh.data) << "and not again";
+    EXPECT_EQ(static_cast<float*>(bucket.slot("anchor").data)[5], 3);
+    EXPECT_FALSE(bucket.has_slot("other"));
   });
 }
 
-TEST(Bucket, TakesGradientsBackThatWereDroppedReplacedOrSparse) {
+TEST(Bucket, ACodecIsForF32) {
   run_ranks(1, [](Communicator& comm) {
-    auto members = two();
-    Bucket bucket(0, members, comm);
-    members[0].param.grad().fill_(5);
-    members[0].param.mutable_grad().reset();
-    members[1].param.mutable_grad() = at::arange(20, at::kFloat);
-    bucket.gather();
-    EXPECT_EQ(members[0].param.grad().max().item<float>(), 0) << "a dropped gradient is zero, not what it was";
-    EXPECT_EQ(members[1].param.grad().data_ptr(), bucket.gradient(bucket.members()[1]));
-    EXPECT_EQ(members[1].param.grad()[19].item<float>(), 19);
-    members[1].param.mutable_grad() = at::arange(20, at::kFloat).to_sparse();
-    bucket.gather();
-    EXPECT_EQ(members[1].param.grad()[18].item<float>(), 18);
-    EXPECT_EQ(members[1].param.grad().layout(), at::kStrided);
+    Bucket bucket(0, two(), Dtype::f64, comm);
+    EXPECT_THAT(failure_of([&] { bucket.reduce_by(codec::make("int8"), comm); }).what, HasSubstr("f64"));
   });
-}
-
-TEST(Bucket, MovesGradientsIntoOtherMemoryOnce) {
-  run_ranks(1, [](Communicator& comm) {
-    auto members = two();
-    Bucket bucket(0, members, comm);
-    members[1].param.grad().copy_(at::arange(20, at::kFloat));
-    const collective::Region fresh = comm.allocate(bucket.bytes());
-    bucket.rebase(fresh);
-    bucket.rebase(fresh);
-    EXPECT_EQ(bucket.gradients().data, fresh.data());
-    EXPECT_EQ(members[1].param.grad()[19].item<float>(), 19);
-    EXPECT_EQ(members[1].param.grad().data_ptr(), bucket.gradient(bucket.members()[1]));
-    const auto error = failure_of([&] { bucket.rebase(comm.allocate(bucket.bytes() - 64)); });
-    EXPECT_THAT(error.what, HasSubstr("do not fit"));
-  });
-}
-
-TEST(Bucket, OwnedParametersKeepIdentityAndValuesAndOutliveIt) {
-  for (const std::int64_t n : {20, 1 << 20}) {  // ordinary memory, and huge pages
-    const at::Tensor w = at::arange(n, at::kFloat).requires_grad_(true);
-    const void* const impl = w.unsafeGetTensorImpl();
-    run_ranks(1, [&](Communicator& comm) {
-      Bucket bucket(0, {{.name = "w", .param = w}}, comm);
-      EXPECT_FALSE(bucket.owns_parameters());
-      const auto rule = optim::make("adagrad(initial_accumulator_value=0.5)");
-      bucket.own_parameters(*rule, comm);
-      std::vector<void*> state;
-      const auto slice = bucket.slice(bucket.members()[0], state);
-      EXPECT_EQ(slice.param, w.data_ptr());
-      EXPECT_EQ(slice.grad, w.grad().data_ptr());
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(slice.param) % 64, 0u);
-      EXPECT_EQ(bucket.state(bucket.members()[0], 0)[n - 1].item<float>(), 0.5F);
-    });
-    EXPECT_EQ(w.unsafeGetTensorImpl(), impl);
-    EXPECT_TRUE(w.requires_grad());
-    EXPECT_TRUE(at::equal(w.detach(), at::arange(n, at::kFloat)));
-    EXPECT_EQ(w.grad().max().item<float>(), 0);
-  }
-}
-
-TEST(Bucket, RefusesWhatItCannotHold) {
-  run_ranks(1, [](Communicator& comm) {
-    const auto why = [&](const at::Tensor& t) { return failure_of([&] { Bucket(0, {{.name = "w", .param = t}}, comm); }); };
-    EXPECT_THAT(why(at::ones({2}, at::kHalf)).what, HasSubstr("Half"));
-    EXPECT_THAT(why(at::ones({2, 3}).t()).what, HasSubstr("not contiguous"));
-  });
-}
-
-TEST(AllReduce, SumsOrAveragesEveryGradientOfTheBucket) {
-  for (const auto* spec : {"all_reduce(op=sum)", "all_reduce"})
-    run_ranks(4, [spec](Communicator& comm) {
-      auto members = two();
-      Bucket bucket(0, members, comm);
-      for (const auto& m : members) m.param.grad().fill_(comm.rank().value);
-      const auto strategy = make(spec);
-      strategy->reduce_gradients(bucket, {&comm, {}});
-      strategy->publish_parameters(bucket, {&comm, {}});
-      const float expected = std::string_view(spec) == "all_reduce" ? 1.5F : 6.0F;
-      for (const auto& m : members) EXPECT_TRUE(at::equal(m.param.grad(), at::full_like(m.param.grad(), expected)));
-    });
 }
 
 TEST(Strategy, UnknownOnesAreNamedWithTheKnown) {
   EXPECT_THAT(failure_of([] { make("gossip"); }).what, HasSubstr("all_reduce"));
   EXPECT_THAT(failure_of([] { make("all_reduce(op=max)"); }).what, HasSubstr("max"));
-  EXPECT_THAT(failure_of([] { all_reduce(collective::Op::max); }).what, HasSubstr("max"));
 }
 
 }  // namespace

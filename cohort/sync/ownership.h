@@ -5,7 +5,6 @@
 #pragma once
 #include <cstddef>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "cohort/base/piece.h"
@@ -16,13 +15,5 @@ using Range = ElementRange;
 
 // tensors: in the order they lie in memory. total: elements of the whole, with the gaps.
 std::vector<std::size_t> cut(std::span<const Range> tensors, std::size_t total, int ranks);
-
-// How the bucket's parts are spread over the ranks. Stage 0: every rank holds everything.
-struct Sharding {
-  int stage = 0, ranks = 1, me = 0;
-  bool buddy = false;     // every rank also keeps what only the rank before it has
-  bool host = false;      // offload=host: the model has copies of the parameters on a device of its own, everything else is here
-  std::string offload{};  // a folder: state, and in stage 3 parameters, lie in files there
-};
 
 }  // namespace cohort::sync

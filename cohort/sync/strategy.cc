@@ -1,43 +1,48 @@
 #include "cohort/sync/strategy.h"
 
-#include <fmt/ranges.h>
-
 #include "cohort/base/error.h"
-#include "cohort/sync/schemas.h"
-#include "cohort/sync/zero.h"
+#include "cohort/base/registry.h"
+#include "cohort/sync/elements.h"
+#include "cohort/sync/strategies_rows.inc"
+#include "cohort/sync/strategy_row.h"
 
 namespace cohort::sync {
-namespace {
 
-class AllReduce final : public Strategy {
- public:
-  explicit AllReduce(collective::Op op) : op_(op) {}
-  std::string_view name() const override { return "all_reduce"; }
-  bool averages() const override { return op_ == collective::Op::average; }
-  void reduce_gradients(Bucket& bucket, const CommContext& context) override {
-    context.comm->all_reduce(bucket.gradients(), op_, {.name = bucket.name(), .deadline = context.deadline});
+std::string_view name_of(Scope scope) { return scope == Scope::world ? "world" : scope == Scope::axis ? "axis" : "self"; }
+
+std::string_view name_of(Guarantee guarantee) {
+  switch (guarantee) {
+    case Guarantee::step: return "step";
+    case Guarantee::sync_round: return "sync round";
+    case Guarantee::push: return "push";
+    case Guarantee::none: break;
   }
-  void publish_parameters(Bucket&, const CommContext&) override {}  // every rank made the same update
-
- private:
-  const collective::Op op_;
-};
-
-}  // namespace
-
-std::unique_ptr<Strategy> all_reduce(collective::Op op) {
-  if (op != collective::Op::sum && op != collective::Op::average)
-    throw_failure(Kind::usage, "sync: all_reduce: op is sum or average, not {}", name_of(op));
-  return std::make_unique<AllReduce>(op);
+  return "none";
 }
+
+// Where blocks gather what they read there is nothing to send.
+void Strategy::publish(Bucket& bucket, const Wire& wire) {
+  if (bucket.placement().sharded() && !bucket.placement().gathers_parameters()) wire.gather(bucket);
+}
+
+void Strategy::consensus(Bucket& bucket, const Piece& into, const Wire& wire) {
+  copy(into, bucket.parameters());
+  if (semantics().drifts()) wire.average(bucket, into);
+}
+
+SpecParam op_param() {
+  return {
+      .name = "op", .type = SpecParam::Type::word, .doc = "how gradients are combined", .preset = "average", .words = {"average", "sum"}};
+}
+
+std::span<const StrategyRow* const> strategies() { return kStrategiesRows; }
+
+const StrategyRow& strategy_named(std::string_view name) { return find_row(strategies(), name, "strategy"); }
 
 std::unique_ptr<Strategy> make(std::string_view spec) {
   const Spec parsed = Spec::parse(spec);
-  if (parsed.name == "all_reduce") return all_reduce(*collective::op_named(all_reduce_schema().read(parsed).word("op")));
-  if (parsed.name == "zero") return make_zero(zero_schema().read(parsed));
-  std::vector<std::string_view> names;
-  for (const SpecSchema* schema : strategy_schemas()) names.push_back(schema->name());
-  throw_failure(Kind::usage, "sync: no strategy is called '{}'; there are: {}", parsed.name, fmt::join(names, ", "));
+  const StrategyRow& row = strategy_named(parsed.name);
+  return row.make(row.schema().read(parsed));
 }
 
 }  // namespace cohort::sync

@@ -1,34 +1,99 @@
-// How the gradients of a bucket are reduced, and how updated parameters reach the ranks that read them: reduce_gradients() when the last
-// gradient of the bucket has arrived, publish_parameters() after the update.
-// Owner: Engine. Threads: both may run for different buckets at once on different lanes, each with its lane's communicator.
-// Failure: as the communicator's. To add one: a class and its schema in a file here, a row in strategy.cc, a test.
+// A Strategy says how ranks train together: which gradients they reduce, which models they exchange and when, and what they promise.
+// In the order of a step (engine/step.cc):
+//   schedule()          pure: what this step does beside its own update
+//   reduce_gradients()  when the last gradient of a bucket has arrived, in steps that the world commits
+//   exchange_models()   models travel, from and to slots of their own: live memory is never sent, so nothing races with the update
+//   mix_models()        after the vote that ends a sync round: what came changes the parameters
+//   publish()           updated parameters reach the ranks that read them
+// Between two sync rounds the replicas of some strategies drift. consensus() is the one model that the job stands for then.
+// Owner: Engine. Threads: reduce_gradients() and exchange_models() may run for different buckets at once on different lanes, each with its
+// lane's communicator; all else is the training thread's. Failure: as the communicator's.
+// To add one: strategies/<word>.cc with its formula and `row_<word>`, the word in strategies/CMakeLists.txt, strategies/<word>_test.cc. The
+// laws of strategy_laws_test.cc and of engine/laws_test.cc hold it to what it declares.
 #pragma once
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "cohort/sync/bucket.h"
+#include "cohort/base/state.h"
+#include "cohort/sync/decision.h"
+#include "cohort/sync/wire.h"
 
 namespace cohort::sync {
 
-// What a collective of a strategy runs over.
-struct CommContext {
-  collective::Communicator* comm = nullptr;
-  std::optional<Deadline> deadline{};
+enum class Scope : std::uint8_t { world, axis, self };
+std::string_view name_of(Scope scope);
+
+// What a lost rank costs.
+enum class Guarantee : std::uint8_t {
+  step,        // a step is whole or not at all: nothing is lost
+  sync_round,  // a round of synchronisation is: the lost rank's own steps since the last one
+  push,        // what it pushed and was not acknowledged
+  none,        // what it held; its own step was whole
+};
+std::string_view name_of(Guarantee guarantee);
+
+struct Semantics {
+  Scope commit_scope = Scope::world;  // who decides a step together
+  Scope identical = Scope::world;     // who holds the same parameters after every step
+  Scope sync_scope = Scope::self;     // who decides a sync round together; self: there are none
+  Guarantee guarantee = Guarantee::step;
+  std::int64_t stale = 0;  // steps that a gradient's parameters may lie behind the newest
+  bool averages = true;    // the gradient of an update is a mean over ranks, or a rank's own; false: a sum over the ranks
+  bool drifts() const { return identical == Scope::self; }
+};
+
+// What one step does, beside this rank's own update. The same on every rank.
+struct SyncSchedule {
+  Scope commit = Scope::world;
+  bool exchanges_before = false;  // models as they are before the update travel, while backward runs
+  bool exchanges_after = false;   // as they are after it
+  bool ends_round = false;        // mix_models() follows
+};
+
+// Memory beside the parameters, as large as they are, that a strategy keeps.
+struct SlotSpec {
+  std::string name;
+  bool in_communicator = false;  // peers read it in place
+  bool kept = true;              // is state: saved and carried; false: scratch of a step
+  Share share = Share::identical;
+  Merge merge = Merge::copy;
+  enum class Begins : std::uint8_t { zero, parameters } begins = Begins::zero;
+};
+
+struct Site {  // where a strategy is opened
+  collective::Communicator& comm;
+  std::span<Bucket* const> buckets;
 };
 
 class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual std::string_view name() const = 0;
-  virtual bool averages() const = 0;  // the reduced gradient is the mean over the ranks; false: their sum
-  virtual Sharding sharding(Rank me, int ranks) const { return {0, ranks, me.value}; }  // of every bucket
-  int stage() const { return sharding(Rank{0}, 1).stage; }
-  virtual void reduce_gradients(Bucket& bucket, const CommContext& context) = 0;
-  virtual void publish_parameters(Bucket& bucket, const CommContext& context) = 0;  // updated ones reach the ranks that read them
-};
+  virtual Semantics semantics() const { return {}; }
+  virtual Placement placement(Rank me, int ranks) const { return {.ranks = ranks, .me = me.value}; }  // of every bucket
+  virtual std::vector<SlotSpec> slots() const { return {}; }                                          // of every bucket
+  // Elements that a rank receives in a step, on average, of a model of so many. What Communicator::moved() counts.
+  virtual double cost(double elements, int ranks) const = 0;
 
-// Every rank ends with the same gradients: the sum over the ranks, or their average.
-std::unique_ptr<Strategy> all_reduce(collective::Op op);
+  virtual void open(Site& /*site*/) {}  // collective: buckets are there, with their slots; once
+  virtual SyncSchedule schedule(std::int64_t /*step*/) const { return {}; }
+  virtual void reduce_gradients(Bucket& /*bucket*/, const Wire& /*wire*/) {}
+  virtual void exchange_models(Bucket& /*bucket*/, const Wire& /*wire*/) {}
+  virtual void mix_models(Bucket& /*bucket*/, const Decision& /*decision*/) {}
+  virtual Piece exchanged(const Bucket& /*bucket*/) const {
+    return {};
+  }  // what mix_models() will read: a round of what is not finite ends there
+  virtual void publish(Bucket& bucket, const Wire& wire);
+  // Collective, between two steps: the model that this job stands for, into memory of the communicator of all of the bucket's elements.
+  virtual void consensus(Bucket& bucket, const Piece& into, const Wire& wire);
+  // Parameters were set from elsewhere, to the same on every rank: a new beginning.
+  virtual void adopt(Bucket& /*bucket*/) {}
+
+  bool averages() const { return semantics().averages; }
+};
 
 // "all_reduce", "all_reduce(op=sum)", "zero(stage=2)". Kind::usage with the known names.
 std::unique_ptr<Strategy> make(std::string_view spec);

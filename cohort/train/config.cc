@@ -15,12 +15,13 @@
 #include "cohort/nn/models_words.h"
 #endif
 #include "cohort/base/model_sizes.h"
+#include "cohort/codec/codec_row.h"
 #include "cohort/optim/groups.h"
 #include "cohort/optim/loss_scale.h"
 #include "cohort/optim/rule.h"
 #include "cohort/optim/schedule.h"
 #include "cohort/plan/recompute_choice.h"
-#include "cohort/sync/schemas.h"
+#include "cohort/sync/strategy_row.h"
 
 namespace cohort::train {
 namespace {
@@ -52,7 +53,7 @@ std::string list_of(const Table& table) {
 std::string with_parameters(const SpecSchema& schema) {
   std::vector<std::string> params;
   for (const SpecParam& p : schema.params()) {
-    const bool range = p.type == SpecParam::Type::integer;
+    const bool range = p.type == SpecParam::Type::integer && p.high < 10;  // few enough to be words
     params.push_back(range ? fmt::format("{}={}..{}", p.name, p.low, p.high) : fmt::format("{}={}", p.name, fmt::join(p.words, "|")));
   }
   return fmt::format("{}({})", schema.name(), fmt::join(params, ", "));
@@ -60,7 +61,7 @@ std::string with_parameters(const SpecSchema& schema) {
 
 std::string strategies() {
   std::vector<std::string> all;
-  for (const SpecSchema* schema : sync::strategy_schemas()) all.push_back(with_parameters(*schema));
+  for (const sync::StrategyRow* row : sync::strategies()) all.push_back(with_parameters(row->schema()));
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
@@ -156,6 +157,8 @@ void fields(TrainConfig& c, FieldList& f) {
   f("plugins", c.plugins, "libraries with models, data sets and losses of your own (docs/own_models.md), loaded by every rank");
   f("optimizer", c.optimizer, "the update rule: " + list_of(optim::rules()));
   f("sync", c.sync, "how ranks train together: " + strategies());
+  f("codec", c.codec,
+    "how gradients are sent in fewer bytes (docs/codecs.md): none, " + list_of(codec::codecs()) + "; with all_reduce and zero");
   f("backend", c.backend, collective::backend_names(),
     "who moves gradients between ranks: native, or another library (docs/backends.md), which needs deterministic=false; auto: the "
     "fastest that is here");
@@ -190,15 +193,40 @@ void fields(TrainConfig& c, FieldList& f) {
 
 namespace {
 
+sync::Placement placement_of(const TrainConfig& config) { return sync::make(config.sync)->placement(Rank{0}, 1); }
+
 void check_precision(const TrainConfig& config) {
   const auto scale = optim::LossScale::parse(loss_scale_spec(config));
   if (config.engine.early_update && scale.scales())
     throw_failure(Kind::usage, "engine.early_update cannot call off a step whose gradients overflow: it excludes the loss scale '{}'",
                   scale.spec());
-  const std::string strategy = Spec::parse(config.sync).name;
-  if (config.engine.comm_dtype != Precision::fp32 && strategy != "all_reduce")
-    throw_failure(Kind::usage, "engine.comm_dtype={} goes with all_reduce: strategy {} sends gradients in fp32",
-                  name_of(config.engine.comm_dtype), strategy);
+  if (scale.dynamic() && drifts(config))
+    throw_failure(Kind::usage,
+                  "loss_scale={} with sync={}: ranks decide their steps by themselves, and each would come to a scale of its own; take "
+                  "precision=bf16, which needs none, or a fixed loss_scale",
+                  scale.spec(), config.sync);
+}
+
+void check_codec(const TrainConfig& config) {
+  if (config.codec == "none") return;
+  const auto codec = codec::make(config.codec);
+  if (config.engine.comm_dtype != Precision::fp32)
+    throw_failure(Kind::usage, "codec={} and engine.comm_dtype={} both say how gradients are sent: take one of them", config.codec,
+                  name_of(config.engine.comm_dtype));
+  const auto strategy = sync::make(config.sync);
+  if (strategy->schedule(1).commit == sync::Scope::self)
+    throw_failure(Kind::usage, "codec={} with sync={}: it is for gradients, and this strategy sends models; take codec=none", config.codec,
+                  config.sync);
+  if (codec->feedback() && config.data.accumulate > 1 && strategy->placement(Rank{0}, 1).gathers_gradients())
+    throw_failure(
+        Kind::usage,
+        "codec={} with data.accumulate={} and sync={}: gradients are sent in every backward there, and what a codec keeps belongs "
+        "to a whole step; take stage 1, or a codec without feedback",
+        config.codec, config.data.accumulate, config.sync);
+  if (codec->feedback() && config.engine.early_update)
+    throw_failure(Kind::usage,
+                  "codec={} with engine.early_update: what a codec keeps follows the verdict of the step; turn off one of them",
+                  config.codec);
 }
 
 // Gradients, state and updates are the host's, so a model on a GPU says where its parameters go.
@@ -208,9 +236,7 @@ void check_device(const TrainConfig& config) {
                         device.find_first_not_of("0123456789", 5) == std::string::npos;
   if (device != "cpu" && device != "cuda" && !numbered)
     throw_failure(Kind::usage, "device: '{}' is none of cpu, cuda, cuda:0, cuda:1 ..", device);
-  const Spec strategy = Spec::parse(config.sync);
-  const bool host =
-      std::any_of(strategy.params.begin(), strategy.params.end(), [](const auto& p) { return p.key == "offload" && p.value == "host"; });
+  const bool host = placement_of(config).copies_to_device();
   if (device == "cpu" && host)
     throw_failure(
         Kind::usage,
@@ -243,10 +269,13 @@ void check(const TrainConfig& config) {
   Spec::parse(config.loss);
   Spec::parse(config.data.train);
   if (!config.data.test.empty()) Spec::parse(config.data.test);
-  Spec::parse(config.sync);
+  const auto strategy = sync::make(config.sync);
+  if (config.engine.early_update && strategy->semantics().commit_scope == sync::Scope::self)
+    throw_failure(Kind::usage, "engine.early_update with sync={}: it sends no gradients to wait for; turn it off", config.sync);
   if (config.engine.early_update && config.engine.clip_norm > 0)
     throw_failure(Kind::usage, "engine.early_update updates before the norm of the whole gradient is known: it excludes engine.clip_norm");
   check_precision(config);
+  check_codec(config);
   check_device(config);
   if (config.deterministic && config.backend != "native" && config.backend != "auto")
     throw_failure(Kind::usage,
@@ -258,24 +287,23 @@ void check(const TrainConfig& config) {
 engine::EngineOptions engine_options(const TrainConfig& config) {
   engine::EngineOptions options = config.engine;
   options.strategy = config.sync;
+  options.codec = config.codec;
+  options.seed = static_cast<std::uint64_t>(config.seed);
   return options;
 }
 
 std::string loss_scale_spec(const TrainConfig& config) {
   if (config.loss_scale != "auto") return config.loss_scale;
-  return config.precision == Precision::fp16 || config.engine.comm_dtype == Precision::fp16 ? "torch" : "none";
+  const bool fp16 = config.precision == Precision::fp16 || config.engine.comm_dtype == Precision::fp16 || config.codec.starts_with("fp16");
+  return fp16 ? "torch" : "none";
 }
 
 std::string forecast_file(const TrainConfig& config) { return run_folder(config) + "/forecast.json"; }
 std::string run_folder(const TrainConfig& config) { return config.out.empty() ? "runs/" + config.name : config.out; }
 
-bool shards_state(const TrainConfig& config) { return Spec::parse(config.sync).name == "zero"; }
-
-bool has_buddy_copies(const TrainConfig& config) {
-  const Spec strategy = Spec::parse(config.sync);
-  const auto* buddy = strategy.find("buddy");
-  return buddy != nullptr && buddy->value != "false";
-}
+bool shards_state(const TrainConfig& config) { return placement_of(config).sharded(); }
+bool has_buddy_copies(const TrainConfig& config) { return placement_of(config).buddy; }
+bool drifts(const TrainConfig& config) { return sync::make(config.sync)->semantics().drifts(); }
 
 void check_elastic(const TrainConfig& config) {
   const auto refuse = [](std::string_view what, std::string_view why) {

@@ -72,6 +72,7 @@ struct TrainConfig {
   std::string backend = "native";  // of JobOptions, as deterministic
   bool deterministic = true;
   std::string sync = "all_reduce(op=sum)";
+  std::string codec = "none";
   std::string optimizer = "sgd(lr=0.05, momentum=0.9, weight_decay=5e-4)";
   bool sync_batch_norm = false;
   Precision precision = Precision::fp32;
@@ -94,6 +95,7 @@ void check(const TrainConfig& config);
 void check_elastic(const TrainConfig& config);
 bool shards_state(const TrainConfig& config);            // no rank has all of the optimizer's state
 bool has_buddy_copies(const TrainConfig& config);        // and one that is lost has a buddy that does
+bool drifts(const TrainConfig& config);                  // every rank has a model of its own between two sync rounds
 std::string loss_scale_spec(const TrainConfig& config);  // config.loss_scale, or what auto means
 std::string run_folder(const TrainConfig& config);       // config.out, or runs/<name>
 std::string forecast_file(const TrainConfig& config);    // what `cohort plan` said about the run before it began; in its folder

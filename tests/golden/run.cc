@@ -70,13 +70,14 @@ class ByRank {
   std::vector<std::string> all_;
 };
 
-std::string hash_of_shards(const engine::Engine& engine) {
+std::string hash_of_shards(const engine::Engine& engine, int rank) {
   checkpoint::Sha256 hash;
-  engine.each_shard([&](const std::string& parameter, const std::string& state, at::IntArrayRef, std::int64_t first, std::int64_t count,
-                        const at::Tensor& flat) {
-    const std::string place = parameter + "/" + state + "/" + std::to_string(first) + "/" + std::to_string(count) + ";";
+  engine.visit([&](const StateItem& item) {
+    if (item.share == Share::each || (item.share == Share::identical && rank != 0)) return;
+    const std::string place = std::string(item.parameter) + "/" + std::string(item.state) + "/" + std::to_string(item.run.first) + "/" +
+                              std::to_string(item.run.count) + ";";
     hash.add({reinterpret_cast<const std::byte*>(place.data()), place.size()});
-    add(hash, flat);
+    add(hash, engine::borrowed(item.values));
   });
   return hash.hex();
 }
@@ -101,7 +102,7 @@ void note_memory(const engine::Engine& engine, Communicator& comm, Found& found)
 }
 
 void note_results(const Net& net, engine::Engine& engine, Communicator& comm, Found& found, const std::vector<double>& norms) {
-  found.shards.set(comm.rank(), hash_of_shards(engine));
+  found.shards.set(comm.rank(), hash_of_shards(engine, comm.rank().value));
   note_memory(engine, comm, found);
   std::uint64_t moved = 0;
   for (const auto which : {collective::Collective::all_reduce, collective::Collective::reduce_scatter, collective::Collective::all_gather,

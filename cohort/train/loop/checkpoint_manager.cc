@@ -82,7 +82,7 @@ CheckpointManager::CheckpointManager(collective::Communicator& comm, TrainLoop& 
       config_text_(std::move(config_text)),
       folder_(run_folder(config) + "/checkpoints"),
       fence_(fence_of(comm, std::move(fence))),
-      sharded_(loop.engine().shards_state()),
+      sharded_(loop.engine().shards_state() || loop.engine().has_own_state()),
       sharded_parameters_(sharded_parameters(comm, loop)),
       pending_saves_(std::make_shared<PendingSaves>()),
       job_goes_on_(fence_.epoch > 0) {
@@ -210,7 +210,8 @@ void CheckpointManager::save_if_due(bool epoch_ended) {
 void CheckpointManager::save() {
   loop_.average_buffers();   // training goes on with what is saved: a resumed run has the bits of one that never stopped
   loop_.compare_replicas();  // a divergence is not saved
-  if (!finite()) return;     // nor is a model that is lost: the one before stays the newest
+  const engine::Consensus consensus(loop_.engine());
+  if (!finite()) return;  // nor is a model that is lost: the one before stays the newest
   if (sharded_) return save_sharded();
   if (writer_) save_whole();
 }
@@ -244,10 +245,9 @@ bool CheckpointManager::finite() {
     found = name;
   };
   if (loop_.engine().shards_parameters())
-    loop_.engine().each_shard(
-        [&](const std::string& p, const std::string& state, at::IntArrayRef, std::int64_t, std::int64_t, const at::Tensor& flat) {
-          if (state.empty()) look(p, flat);
-        });
+    loop_.engine().visit([&](const StateItem& item) {
+      if (item.state.empty()) look(std::string(item.parameter), engine::borrowed(item.values));
+    });
   else if (store_)
     for (const auto& [name, p] : loop_.model().named_parameters()) look(name, p.detach());
   std::int32_t bad = found.empty() ? 0 : 1;

@@ -3,8 +3,7 @@
 
 #include "cohort/nn/models_words.h"
 #include "cohort/nn/zoo.h"
-#include "cohort/sync/schemas.h"
-#include "cohort/sync/strategy.h"
+#include "cohort/sync/strategy_row.h"
 #include "cohort/train/config.h"
 
 namespace cohort::train {
@@ -28,9 +27,9 @@ TEST(ConfigWords, OfModelsAreThoseOfTheZoo) {
 }
 
 TEST(ConfigWords, OfSyncAreThoseOfTheStrategies) {
-  for (const SpecSchema* schema : sync::strategy_schemas()) {
-    EXPECT_EQ(sync::make(schema->name())->name(), schema->name());
-    EXPECT_THAT(doc_of("sync"), HasSubstr(schema->name() + "("));
+  for (const sync::StrategyRow* row : sync::strategies()) {
+    EXPECT_EQ(sync::make(row->name)->name(), row->name);
+    EXPECT_THAT(doc_of("sync"), HasSubstr(std::string(row->name) + "("));
   }
 }
 

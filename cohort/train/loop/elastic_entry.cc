@@ -85,7 +85,7 @@ void ElasticTrainer::enter(const ElasticWorker::Begun& epoch) {
   session_->observed.emplace(comm, status_);
   refuse_other_settings_and_data();
   status_.set_phase("receiving the state");
-  if (!sharded_ && epoch.base) compare_survivors(epoch);
+  if (!sharded_ && !drifts_ && epoch.base) compare_survivors(epoch);
   if (sharded_ && std::exchange(entered_, true)) rebuild_model();
   if (!sharded_ && !epoch.base && std::exchange(trained_, false)) make_model_again();  // the model has updates that were lost
   open_loop(epoch);
@@ -168,6 +168,8 @@ void ElasticTrainer::receive_state(const ElasticWorker::Begun& epoch) {
   } else {
     if (!epoch.heal_from) restore_state(elastic_state_);
     loop.engine().publish_loaded_state();
+    loop.engine().set_rounds(elastic_state_.rounds);
+    loop.engine().merge_drifted_state(!epoch.heal_from);
   }
   std::int64_t position[] = {elastic_state_.step, elastic_state_.progress.epoch, elastic_state_.progress.taken, elastic_state_.evaluated,
                              elastic_state_.optimizer_start};

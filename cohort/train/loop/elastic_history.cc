@@ -10,7 +10,7 @@ namespace cohort::train {
 using elastic::HistoryLine;
 
 std::string ElasticTrainer::hash() const {
-  if (session_->loop->engine().shards_parameters()) return "";
+  if (session_->loop->engine().shards_parameters() || drifts_) return "";  // no rank has all, or each has its own
   std::uint32_t sum = 0;
   for (const auto& [name, p] : model_and_data_.model.named_parameters())
     sum = net::crc32c({static_cast<const std::byte*>(p.const_data_ptr()), p.nbytes()}, sum);

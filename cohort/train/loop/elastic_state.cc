@@ -1,4 +1,5 @@
 // What a worker carries from one epoch of an elastic job to the next.
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -7,6 +8,17 @@
 #include "cohort/train/loop/state_io.h"
 
 namespace cohort::train {
+namespace {
+
+// State beside what is cut over the ranks, and beside parameters that the model itself carries along.
+void visit_whole(const engine::Engine& engine, const std::function<void(const std::string& key, const at::Tensor& values)>& call) {
+  engine.visit([&](const StateItem& item) {
+    if (item.share == Share::cut || (item.share == Share::identical && item.group == kModelGroup)) return;
+    call(fmt::format("{}/{}@{}", item.group, item.key(), item.run.first), engine::borrowed(item.values));
+  });
+}
+
+}  // namespace
 
 ElasticTrainer::ElasticState ElasticTrainer::capture_state() const {
   TrainLoop& loop = *session_->loop;
@@ -14,10 +26,12 @@ ElasticTrainer::ElasticState ElasticTrainer::capture_state() const {
                      .progress = {loop.position().epoch, loop.samples_taken()},
                      .evaluated = elastic_state_.evaluated,
                      .optimizer_start = loop.optimizer_start(),
+                     .rounds = loop.engine().rounds(),
                      .scale = loop.scale().state(),
-                     .optimizer = {},
+                     .whole = {},
                      .shards = {},
                      .common = {}};
+  visit_whole(loop.engine(), [&](const std::string& key, const at::Tensor& values) { state.whole[key] = values.clone(); });
   if (sharded_) {
     state.shards = collect_shards(loop.engine());
     state.shards.insert(state.shards.end(), received_.begin(), received_.end());
@@ -26,16 +40,15 @@ ElasticTrainer::ElasticState ElasticTrainer::capture_state() const {
       if (std::ranges::find(trained, name) == trained.end()) state.common.emplace_back(name, t.detach().clone());
     return state;
   }
-  loop.engine().each_state([&](const std::string& parameter, const std::string& name, const at::Tensor& values) {
-    state.optimizer[parameter + "/" + name] = values.detach().clone();
-  });
   return state;
 }
 
+// What this worker has all of: where replicas are identical any rank's does.
 void ElasticTrainer::restore_state(const ElasticState& saved) {
   const at::NoGradGuard no_grad;
-  session_->loop->engine().each_state([&](const std::string& parameter, const std::string& state, const at::Tensor& values) {
-    values.copy_(saved.optimizer.at(parameter + "/" + state));
+  visit_whole(session_->loop->engine(), [&](const std::string& key, const at::Tensor& values) {
+    const auto found = saved.whole.find(key);
+    if (found != saved.whole.end() && found->second.numel() == values.numel()) values.copy_(found->second);
   });
 }
 

@@ -33,6 +33,7 @@ ElasticTrainer::ElasticTrainer(elastic::ElasticWorkerOptions elastic_worker, Tra
       config_text_(bare_yaml(config_)),
       settings_(std::move(settings)),
       sharded_(shards_state(config_)),
+      drifts_(drifts(config_)),
       status_(status),
       model_and_data_(open_model_and_data(std::move(own), elastic_worker)) {
   if (!settings_.history.empty()) history_.open(fmt::format("{}/{}.jsonl", settings_.history, getpid()), std::ios::app);

@@ -6,6 +6,8 @@
 //   2 a TrainLoop is made on the new communicator, of the same model and data; rank 0, which always holds the state, sends it to all:
 //     parameters, buffers, optimizer state, loss scale, position; what is sharded (ZeRO) comes from all that have pieces of it (shards.h),
 //     those of a lost rank from its buddy, those of one that left from the rank it transferred them to before;
+//     Where replicas drift all begin with the mean of the survivors' models and states (Engine::merge_drifted_state): a lost rank costs its
+//     own steps since the last round. Every step is committed there, too, so that survivors stand at the same one;
 //   3 what is left of the epoch of the data is rebalanced (data/rebalance.h). The batch of a rank stays, so the global batch follows the
 //     number of ranks, and the learning rate follows it by the schedule's own rule (scale=none|linear|sqrt).
 // Owner: the caller. Threads: one; leave() from any. Failure: Kind::usage for settings that an elastic job cannot have, before it joins.
@@ -55,10 +57,11 @@ class ElasticTrainer {
     data::Progress progress;
     std::int64_t evaluated = 0;        // epochs of the data that were evaluated
     std::int64_t optimizer_start = 0;  // as TrainLoop's
+    std::int64_t rounds = 0;           // of synchronisation, where replicas drift
     optim::ScaleState scale;
-    std::map<std::string, at::Tensor> optimizer;  // "parameter/state"; empty where it is sharded
-    Shards shards;                                // where it is: what this rank has of it
-    nn::NamedTensors common;                      // likewise: what every rank has, buffers and frozen parameters
+    std::map<std::string, at::Tensor> whole;  // the engine's state, what is not cut over the ranks, by its key
+    Shards shards;                            // what is: this rank's part
+    nn::NamedTensors common;                  // likewise: what every rank has, buffers and frozen parameters
   };
   struct Session;  // one epoch of the job
 
@@ -102,6 +105,7 @@ class ElasticTrainer {
   const std::string config_text_;
   const ElasticSettings settings_;
   const bool sharded_;  // no rank has all of the state
+  const bool drifts_;   // every rank has a model of its own between two sync rounds
   RankStatus& status_;
   ModelAndData model_and_data_;
   std::unique_ptr<job::ElasticJob> job_;

@@ -9,10 +9,12 @@
 namespace cohort::train {
 
 void NonFiniteSteps::add(const StepResult& result, std::int64_t step) {
+  if (!result.known) return;
   const bool finite_loss = std::isfinite(result.loss);
-  if (finite_loss && result.verdict.committed) return reset();
+  if (finite_loss && !result.verdict.stuck) return reset();
   if (finite_loss && dynamic_ && result.scale > 1) return;
-  if (count_++ == 0) since_ = step;
+  if (count_ == 0) since_ = step - result.verdict.sums_of + 1;
+  count_ += result.verdict.sums_of;
   last_ = step;
   loss_ = std::isnan(result.loss) ? std::abs(result.loss) : result.loss;  // told as nan, not as -nan
   lr_ = result.lr;

@@ -1,6 +1,7 @@
 // Steps in a row whose loss or gradients are not finite. When they do not end, the run has diverged, and going on only takes time.
 // What explains itself is not counted: while a dynamic loss scale is above 1 its steps are left out until it has fallen far enough. A loss
-// that is not finite counts always: it is taken before it is scaled. All ranks count alike: loss and verdict are those of all ranks.
+// that is not finite counts always: it is taken before it is scaled. All ranks count alike: loss and verdict are those of all ranks; where
+// replicas drift they are known at sync rounds, for all steps since the last one.
 // Owner: TrainLoop. Threads: one. Failure: none.
 #pragma once
 #include <cstdint>

@@ -88,6 +88,7 @@ StepResult step_of(double loss, bool committed, double scale = 1) {
   result.loss = loss;
   result.scale = scale;
   result.verdict.committed = committed;
+  result.verdict.stuck = !committed;
   return result;
 }
 

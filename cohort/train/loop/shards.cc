@@ -73,14 +73,13 @@ class Values {
 
 Shards collect_shards(const engine::Engine& engine) {
   Shards all;
-  ShardSource source = ShardSource::owner;
-  const auto visit = [&](const std::string& parameter, const std::string& state, at::IntArrayRef, std::int64_t first, std::int64_t,
-                         const at::Tensor& flat) {
-    all.push_back({parameter, state, first, flat.detach().clone(), source});
+  const auto collect = [&](const StateItem& item) {
+    if (item.share != Share::cut) return;
+    all.push_back({std::string(item.parameter), std::string(item.state), static_cast<std::int64_t>(item.run.first),
+                   engine::borrowed(item.values).clone(), item.buddy ? ShardSource::buddy : ShardSource::owner});
   };
-  engine.each_shard(visit);
-  source = ShardSource::buddy;
-  engine.each_buddy_shard(visit);
+  engine.visit(collect);
+  engine.visit_buddy(collect);
   return all;
 }
 
@@ -133,9 +132,10 @@ ShardOrigins redistribute(collective::Communicator& comm, const Shards& mine, Tr
     at::Tensor flat;
   };
   std::map<std::int64_t, OwnedRun> owned;
-  engine.each_shard([&](const std::string& parameter, const std::string& state, at::IntArrayRef, std::int64_t first, std::int64_t,
-                        const at::Tensor& flat) {
-    owned.emplace(keys.of({parameter, state, first, flat}), OwnedRun{first, flat});
+  engine.visit([&](const StateItem& item) {
+    if (item.share != Share::cut) return;
+    const OwnedRun run{static_cast<std::int64_t>(item.run.first), engine::borrowed(item.values)};
+    owned.emplace(keys.of({std::string(item.parameter), std::string(item.state), run.first, run.flat}), run);
   });
   const Values values(mine, keys);
   const auto pieces = by_key(gather_pieces(comm, mine, keys), keys.size());

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cohort/base/text.h"
 #include "cohort/engine/tensor_file.h"
 #include "cohort/job/run_on_all.h"
 #include "cohort/nn/tensor.h"
@@ -16,7 +17,9 @@ namespace {
 
 using checkpoint::Contents;
 
-using engine::read_run, engine::run_view, engine::whole_view;
+using engine::read_run, engine::whole_view;
+
+constexpr const char* kResidualWeight = "residual_weight";
 
 // Another architecture: the first tensor that only one of the two has, or that has another shape.
 void check_model(const Contents& from, TrainLoop& loop, const std::set<std::string>& sharded) {
@@ -61,16 +64,23 @@ nn::NamedTensors replicated_tensors(TrainLoop& loop, const std::set<std::string>
   return all;
 }
 
-// This rank's runs of what is sharded.
-void read_shards(const Contents& from, TrainLoop& loop, StateToRead of_optimizer) {
-  auto& engine = loop.engine();
-  engine.each_shard(
-      [&](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first, std::int64_t, const at::Tensor& flat) {
-        if (state.empty() && engine.shards_parameters()) read_run(from, kModelGroup, p, sizes, first, flat);
-        if (state.empty() || !wanted(from, p, state, of_optimizer)) return;
-        check_state(from, p, state, engine.rule()->spec());
-        read_run(from, kOptimizerGroup, p + "/" + state, sizes, first, flat);
-      });
+// One item of the engine's state. What is each rank's own comes back bit for bit on the same number of ranks; on another one all ranks
+// begin with the mean of what there was, or of a checkpoint without such with what all had.
+void read_item(const Contents& from, TrainLoop& loop, int rank, int ranks, const StateItem& item, StateToRead of_optimizer) {
+  const std::string parameter(item.parameter), state(item.state);
+  const int had = static_cast<int>(from.checkpoint().manifest.world_size);
+  const bool drifted = item.share == Share::each;
+  if (drifted && had == ranks && engine::has_local(from, rank, item)) return engine::read_local(from, rank, item);
+  if (item.group == kOptimizerGroup) {
+    if (of_optimizer == StateToRead::none) return;
+    if (from.find(kOptimizerGroup, item.key()) != nullptr) return engine::read_run(from, item);
+    StateItem whole = item;  // of ranks that had each its own
+    if (item.share != Share::cut && engine::read_mean_of_locals(from, had, whole)) return;
+    if (!wanted(from, parameter, state, of_optimizer)) return;
+    return check_state(from, parameter, state, loop.engine().rule()->spec());
+  }
+  if (item.group != engine::kStrategyGroup && item.group != kModelGroup) return;  // residuals begin anew
+  if (from.find(std::string(item.group), item.key()) != nullptr) engine::read_run(from, item);
 }
 
 }  // namespace
@@ -84,8 +94,7 @@ nn::NamedTensors model_tensors(const nn::Model& model) {
 std::set<std::string> sharded_parameters(collective::Communicator& comm, TrainLoop& loop) {
   if (!loop.engine().shards_parameters()) return {};
   std::set<std::string> mine, all;
-  loop.engine().each_shard(
-      [&](const std::string& p, const std::string&, at::IntArrayRef, std::int64_t, std::int64_t, const at::Tensor&) { mine.insert(p); });
+  loop.engine().visit([&](const StateItem& item) { mine.emplace(item.parameter); });
   const auto names = loop.model().named_parameters();
   std::vector<std::int32_t> seen;
   for (const auto& [name, t] : names) seen.push_back(mine.contains(name) ? 1 : 0);
@@ -98,34 +107,37 @@ std::set<std::string> sharded_parameters(collective::Communicator& comm, TrainLo
 void write_state(checkpoint::Snapshot& into, collective::Communicator& comm, TrainLoop& loop, const std::set<std::string>& sharded) {
   auto& engine = loop.engine();
   const int rank = comm.rank().value;
-  const auto file = [&](const char* group, bool pieces) {
-    return pieces ? checkpoint::shard_file(group, rank, comm.size()) : checkpoint::whole_file(group);
-  };
-  const auto model = file(kModelGroup, engine.shards_parameters()), optimizer = file(kOptimizerGroup, engine.shards_state());
+  const auto shard = [&](std::string_view group) { return checkpoint::shard_file(group, rank, comm.size()); };
+  const auto file = [&](std::string_view group, bool pieces) { return pieces ? shard(group) : checkpoint::whole_file(group); };
   if (rank == 0)
-    for (const auto& [name, t] : replicated_tensors(loop, sharded)) into.add(model, whole_view(name, t.detach().cpu()));
-  engine.each_shard([&](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first, std::int64_t count,
-                        const at::Tensor& flat) {
-    if (!state.empty()) into.add(optimizer, run_view(p + "/" + state, sizes, first, count, flat));
-    if (state.empty() && engine.shards_parameters()) into.add(model, run_view(p, sizes, first, count, flat));
+    for (const auto& [name, t] : replicated_tensors(loop, sharded))
+      into.add(file(kModelGroup, engine.shards_parameters()), whole_view(name, t.detach().cpu()));
+  engine.visit([&](const StateItem& item) {
+    if (item.share == Share::each) return into.add(shard(engine::kLocalGroup), engine::local_view(rank, item));
+    if (item.share == Share::identical && rank != 0) return;
+    if (item.group == kModelGroup && !engine.shards_parameters()) return;  // rank 0 has written it
+    into.add(file(item.group, item.share == Share::cut), engine::run_view(item));
   });
-  if (rank == 0 || engine.shards_parameters()) into.set_metadata(model, {{"format", "pt"}, {"model", into.manifest.texts["model"]}});
-  if (rank == 0 || engine.shards_state()) into.set_metadata(optimizer, {{"rule", engine.rule()->spec()}});
+  if (rank == 0 || engine.shards_parameters())
+    into.set_metadata(file(kModelGroup, engine.shards_parameters()), {{"format", "pt"}, {"model", into.manifest.texts["model"]}});
+  if (!engine.drifts() && (rank == 0 || engine.shards_state()))
+    into.set_metadata(file(kOptimizerGroup, engine.shards_state()), {{"rule", engine.rule()->spec()}});
+  if (engine.has_own_state())
+    into.set_metadata(shard(engine::kLocalGroup),
+                      {{"rule", engine.rule()->spec()}, {kResidualWeight, fmt::format("{}", engine.residual_weight())}});
 }
 
 void write_state(checkpoint::Snapshot& into, const Survivor& survivor, TrainLoop& loop) {
   auto& engine = loop.engine();
   std::set<std::string> trained;
-  // Parameters sharded at every stage: the lost rank may not have published all of its updates, so that only their owners have them.
+  // Parameters sharded in every case: the lost rank may not have published all of its updates, so that only their owners have them.
   const auto write = [&](int rank) {
-    return [&into, &survivor, rank](const std::string& p, const std::string& state, at::IntArrayRef sizes, std::int64_t first,
-                                    std::int64_t count, const at::Tensor& flat) {
-      const auto file = checkpoint::shard_file(state.empty() ? kModelGroup : kOptimizerGroup, rank, survivor.ranks);
-      into.add(file, run_view(state.empty() ? p : p + "/" + state, sizes, first, count, flat));
+    return [&into, &survivor, rank](const StateItem& item) {
+      if (item.share == Share::cut) into.add(checkpoint::shard_file(item.group, rank, survivor.ranks), engine::run_view(item));
     };
   };
-  engine.each_shard(write(survivor.rank));
-  if (survivor.rank == (survivor.lost + 1) % survivor.ranks) engine.each_buddy_shard(write(survivor.lost));
+  engine.visit(write(survivor.rank));
+  if (survivor.rank == (survivor.lost + 1) % survivor.ranks) engine.visit_buddy(write(survivor.lost));
   if (!survivor.writes_common) return;
   for (const auto& name : engine.trained()) trained.insert(name);
   for (const auto& [name, t] : replicated_tensors(loop, trained))
@@ -136,27 +148,30 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
                 StateToRead of_optimizer) {
   auto& engine = loop.engine();
   const auto replicated = replicated_tensors(loop, sharded);
-  const auto states = [&](const auto& visit) {
-    if (!engine.shards_state()) engine.each_state(visit);
-  };
+  const bool all_read = engine.shards_state() || engine.has_own_state();
+  const int rank = comm.rank().value;
   job::run_on_all(comm, "tensors of the checkpoint", [&] {
-    if (comm.rank().value != 0 && !engine.shards_state()) return;
+    if (rank != 0 && !all_read) return;
     const Contents from(found);
-    if (comm.rank().value == 0) check_model(from, loop, sharded);
-    if (engine.shards_state()) read_shards(from, loop, of_optimizer);
-    if (comm.rank().value != 0) return;
-    for (const auto& [name, t] : replicated) read_run(from, kModelGroup, name, t.sizes(), 0, t.detach());
-    states([&](const std::string& p, const std::string& state, const at::Tensor& t) {
-      if (t.numel() == 0 || !wanted(from, p, state, of_optimizer)) return;  // none: this rank owns none of it
-      check_state(from, p, state, engine.rule()->spec());
-      read_run(from, kOptimizerGroup, p + "/" + state, t.sizes(), 0, t);
+    if (rank == 0) check_model(from, loop, sharded);
+    if (rank == 0)
+      for (const auto& [name, t] : replicated) read_run(from, kModelGroup, name, t.sizes(), 0, t.detach());
+    engine.visit([&](const StateItem& item) {
+      if (item.share == Share::identical && (rank != 0 || item.group == kModelGroup)) return;
+      if (item.group == kModelGroup && item.share == Share::cut && !engine.shards_parameters()) return;
+      read_item(from, loop, rank, comm.size(), item, of_optimizer);
     });
+    if (engine.has_own_state()) {
+      const auto metadata = from.metadata(engine::kLocalGroup);
+      if (const auto weight = metadata.find(kResidualWeight); weight != metadata.end())
+        engine.set_residual_weight(parse_real(weight->second));
+    }
   });
-  for (const auto& [name, t] : replicated) broadcast_via_host(comm, t.detach(), name);
-  states([&](const std::string& p, const std::string& state, const at::Tensor& t) {
-    nn::broadcast(comm, t, Rank{0}, {.name = p + "/" + state});
-  });
-  if (engine.shards_state()) engine.publish_loaded_state();
+  for (const auto& [name, t] : replicated)
+    if (!engine.drifts()) broadcast_via_host(comm, t.detach(), name);
+  if (engine.drifts())
+    for (const auto& [name, buffer] : loop.model().named_buffers()) broadcast_via_host(comm, buffer, name);
+  engine.publish_loaded_state();
 }
 
 void load_model(const nn::Model& model, const checkpoint::Checkpoint& found) {

@@ -130,6 +130,8 @@ void TrainLoop::start_at(std::int64_t epoch, std::int64_t samples, std::int64_t 
   first_epoch_ = epoch;
   first_ = whole ? 0 : samples;
   step_ = step;
+  engine_->start_at(step);
+  unknown_samples_ = 0;
   non_finite_.reset();
   buffers_equal_ = true;
   compared_ = -1;
@@ -224,16 +226,30 @@ StepResult TrainLoop::train_step() {
   result.phases[observe::Phase::compute] = computed + update;
   result.phases[observe::Phase::wait] = wait;
   result.phases[observe::Phase::communicate] = exchange - wait;
-  result.samples = static_cast<double>(batch.global_count);
-  result.loss = last_loss_ = result.verdict.sums[0] / result.samples;
-  result.paces.assign(result.verdict.sums.begin() + 1, result.verdict.sums.end() - 1);
-  result.leaves = result.verdict.sums.back() > 0;
+  read_sums(result, batch);
   result.scale = scale_.value();
   count_step(result.verdict.committed);
   result.skipped = scale_.skipped();
   non_finite_.add(result, step_);
   if (profiler_ != nullptr) profiler_->end_step();
   return result;
+}
+
+// What all ranks added up. Where a rank's step is its own they know it at sync rounds only, then for all steps since the last one; between
+// them the loss is this rank's.
+void TrainLoop::read_sums(StepResult& result, const data::Batch& batch) {
+  const engine::Verdict& verdict = result.verdict;
+  result.samples = static_cast<double>(batch.global_count);
+  unknown_samples_ += result.samples;
+  if (verdict.sums_of == 0) {
+    result.known = false;
+    result.loss = batch.count > 0 ? verdict.sums[0] / static_cast<double>(batch.count) : last_loss_;
+    return;
+  }
+  result.loss = last_loss_ = verdict.sums[0] / std::exchange(unknown_samples_, 0);
+  result.paces.assign(verdict.sums.begin() + 1, verdict.sums.end() - 1);
+  for (double& pace : result.paces) pace /= static_cast<double>(verdict.sums_of);
+  result.leaves = verdict.sums.back() > 0;
 }
 
 // Of this thread's time: it waited for other ranks, or, where there are more ranks than cores, for a core. Then the kernel lets ranks take
@@ -270,7 +286,7 @@ void TrainLoop::average_buffers() {
 nn::NamedTensors TrainLoop::replicas() const {
   std::set<std::string> sharded;
   for (const auto& bucket : engine_->buckets())
-    if (bucket->sharding().stage >= 3)
+    if (bucket->placement().gathers_parameters() || engine_->drifts())
       for (const auto& member : bucket->members()) sharded.insert(member.name);
   nn::NamedTensors replicated;
   for (const auto& [name, p] : model_.named_parameters())
@@ -301,6 +317,7 @@ Evaluation TrainLoop::evaluate() {
   const Span span{"evaluate"};
   status_.set_phase("evaluating");
   average_buffers();
+  const engine::Consensus consensus(*engine_);
   const torch::NoGradGuard no_grad;
   model_.train(false);
   data::Loader loader(test_, {.share = {.samples = test_->size(),

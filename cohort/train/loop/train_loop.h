@@ -27,7 +27,8 @@
 namespace cohort::train {
 
 struct StepResult {
-  double loss = 0;  // mean over the samples of all ranks
+  double loss = 0;    // mean over the samples of all ranks, and of all steps since the last that was known
+  bool known = true;  // of all ranks; false: replicas drift, and it is this rank's own
   double samples = 0;
   double lr = 0;
   double scale = 1;          // of the loss, in this step
@@ -126,6 +127,7 @@ class TrainLoop {
   double compute(const data::Batch& batch);  // forward and backward of all its micro-batches; returns the sum of losses
   bool decided_here() const { return pending_position_ && engine_->step_state() == engine::StepState::decided; }
   void count_step(bool committed);
+  void read_sums(StepResult& result, const data::Batch& batch);
   double stolen_seconds() const;
 
   collective::Communicator& comm_;
@@ -157,6 +159,7 @@ class TrainLoop {
   bool warm_ = false;          // a step was made
   bool buffers_equal_ = true;  // on all ranks
   double last_loss_ = 0;
+  double unknown_samples_ = 0;     // of the steps whose sums other ranks do not know yet
   std::int64_t compared_ = -1;     // the step after which replicas were compared last ..
   bool compared_buffers_ = false;  // .. with the buffers
   bool diverged_ = false;          // they were not the same, or training came to no end

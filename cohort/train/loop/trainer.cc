@@ -138,6 +138,7 @@ RunSummary Trainer::run() {
   summary.saved = saved;
   if (!saved) summary.lost = job::gather_texts(comm_, checkpoints.lost_text(), "what is lost").front();  // rank 0's
   summary.left = leaves_;
+  loop_->engine().adopt_consensus();
   return summary;
 }
 

@@ -1,0 +1,157 @@
+#include "cohort/engine/bucket.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+
+#include <cstring>
+#include <utility>
+
+#include "cohort/base/error.h"
+#include "cohort/nn/tensor.h"
+#include "cohort/sync/elements.h"
+
+namespace cohort::engine {
+namespace {
+
+Dtype type_of(const std::vector<TrainedTensor>& tensors) {
+  if (tensors.empty()) throw_failure(Kind::bug, "a bucket without parameters");
+  const auto type = tensors[0].param.scalar_type();
+  for (const TrainedTensor& t : tensors) {
+    if (t.param.scalar_type() != type) throw_failure(Kind::bug, "{} and {} are of different types in one bucket", tensors[0].name, t.name);
+    if (!t.param.is_contiguous())
+      throw_failure(Kind::usage, "parameter {} is not contiguous: call .contiguous() before handing it over", t.name);
+  }
+  if (type != at::kFloat && type != at::kDouble)
+    throw_failure(Kind::usage, "parameter {} is {}: float and double are trained", tensors[0].name, c10::toString(type));
+  return nn::dtype_of(type);
+}
+
+std::vector<sync::Member> members_of(const std::vector<TrainedTensor>& tensors) {
+  std::vector<sync::Member> members;
+  for (const TrainedTensor& t : tensors)
+    members.push_back({.name = t.name, .shape = t.param.sizes().vec(), .group = t.group, .order = t.order});
+  return members;
+}
+
+std::vector<at::Tensor> params_of(const std::vector<TrainedTensor>& tensors) {
+  std::vector<at::Tensor> params;
+  for (const TrainedTensor& t : tensors) params.push_back(t.param);
+  return params;
+}
+
+}  // namespace
+
+at::Tensor borrowed(const Piece& values) {
+  return at::from_blob(values.data, {static_cast<std::int64_t>(values.count)}, nn::scalar_type_of(values.dtype));
+}
+
+Bucket::Bucket(int index, const std::vector<TrainedTensor>& tensors, collective::Communicator& comm, sync::Placement placement,
+               sync::BufferPool* pool)
+    : sync::Bucket(index, members_of(tensors), type_of(tensors), comm, std::move(placement), pool), params_(params_of(tensors)) {
+  attach();
+}
+
+// A storage of its own, not a view in autograd's sense: libtorch's zero_grad() detaches gradients in place, which views refuse.
+at::Tensor Bucket::gradient_view(std::size_t member) const {
+  return nn::tensor(gradients_of(members()[member]), params_[member].sizes(), nn::scalar_type_of(type()));
+}
+at::Tensor Bucket::parameter_view(std::size_t member) const {
+  return nn::tensor(parameters_of(members()[member]), params_[member].sizes(), nn::scalar_type_of(type()));
+}
+
+void Bucket::attach() {
+  if (pooled()) return;
+  const at::NoGradGuard no_grad;  // a lane's thread starts with grad mode on, and a gradient made with create_graph has a history
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    const at::Tensor now = params_[i].grad();
+    const bool dense = now.defined() && now.layout() == at::kStrided;
+    if (dense && now.data_ptr() == gradient_piece(members()[i]).data && now.is_contiguous()) continue;
+    const at::Tensor place = gradient_view(i);
+    if (now.defined()) {
+      place.copy_(dense ? now : now.to_dense());
+    } else {
+      place.zero_();
+    }
+    params_[i].mutable_grad() = place;
+  }
+}
+
+void Bucket::take(std::size_t member) {
+  const at::Tensor grad = params_[member].grad();
+  if (!grad.defined()) return;
+  const at::NoGradGuard no_grad;
+  acquire_gradients();
+  at::Tensor place = gradient_view(member);
+  const at::Tensor dense = grad.layout() == at::kStrided ? grad : grad.to_dense();
+  if (!dense.device().is_cpu()) {
+    came(member) ? place.add_(dense.cpu()) : place.copy_(dense);
+  } else if (came(member)) {
+    place.add_(dense);
+  } else {
+    at::add_out(place, dense, at::zeros({}, dense.options()));  // as adding to a view of zeros would, -0 and all; one pass
+  }
+  mark_came(member);
+  params_[member].mutable_grad().reset();
+}
+
+void Bucket::gather() {
+  if (!pooled()) return attach();
+  acquire_gradients();
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    take(i);  // a gradient that was set without a backward
+    const Piece place = gradient_piece(members()[i]);
+    if (!came(i)) std::memset(place.data, 0, place.bytes());
+  }
+}
+
+void Bucket::rebase(const collective::Region& fresh) {
+  attach();
+  sync::Bucket::rebase(fresh);
+  for (std::size_t i = 0; i < params_.size(); ++i) params_[i].mutable_grad() = gradient_view(i);
+}
+
+namespace {
+
+at::Tensor run_of(const at::Tensor& param, const sync::Range& range) {
+  return param.detach().view(-1).narrow(0, static_cast<std::int64_t>(range.first), static_cast<std::int64_t>(range.count));
+}
+
+}  // namespace
+
+void Bucket::own_parameters(const optim::Optimizer& rule, collective::Communicator& comm) {
+  const at::NoGradGuard no_grad;
+  allocate_parameters(comm);
+  for (std::size_t i = 0; i < params_.size(); ++i) move_in(i);
+  allocate_state(rule);
+  if (buddy().here() && placement().gathers_parameters())  // it begins as its owner begins: all ranks hold the same parameters here
+    for (std::size_t i = 0; i < params_.size(); ++i)
+      borrowed(buddy().parameter(members()[i])).copy_(run_of(params_[i], buddy().range(members()[i])));
+  page_out_state();
+}
+
+void Bucket::move_in(std::size_t member) {
+  const sync::Member& m = members()[member];
+  const at::Tensor& param = params_[member];
+  if (placement().gathers_parameters()) return void(borrowed(owned_parameter(m)).copy_(run_of(param, owned(m))));
+  const at::Tensor place = parameter_view(member);
+  place.copy_(param.detach());
+  if (placement().copies_to_device()) return;
+  param.set_data(place);
+  if (!pooled()) param.mutable_grad() = gradient_view(member);
+}
+
+void Bucket::copy_to_device() const {
+  if (!placement().copies_to_device() || placement().gathers_parameters()) return;
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < params_.size(); ++i) params_[i].detach().copy_(parameter_view(i));
+}
+
+void Bucket::copy_from_device() const {
+  if (!placement().copies_to_device() || placement().gathers_parameters()) return;
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < params_.size(); ++i) parameter_view(i).copy_(params_[i].detach());
+}
+
+}  // namespace cohort::engine

@@ -1,0 +1,49 @@
+// A bucket with the model's tensors on its memory: every param.grad and every parameter is a view into what sync::Bucket holds, or is
+// copied in and out where it lies elsewhere (a GPU, a sparse gradient, one that was dropped). All torch of a bucket is here. Owner: Engine.
+// Threads: as sync::Bucket's. Failure: Kind::usage for parameters that cannot be trained.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "cohort/sync/bucket.h"
+
+namespace cohort::engine {
+
+struct TrainedTensor {
+  std::string name;
+  at::Tensor param;  // a leaf; the same TensorImpl for ever, only its memory moves
+  optim::Group group{};
+  std::size_t order = 0;  // place among all parameters of the model
+};
+
+class Bucket final : public sync::Bucket {
+ public:
+  Bucket(int index, const std::vector<TrainedTensor>& tensors, collective::Communicator& comm, sync::Placement placement = {},
+         sync::BufferPool* pool = nullptr);
+
+  const at::Tensor& param(std::size_t member) const { return params_[member]; }
+  const std::vector<at::Tensor>& params() const { return params_; }
+  void attach();                  // every param.grad is its view again: zero_grad() may have dropped it; one from elsewhere is copied in
+  void take(std::size_t member);  // Extent::while_used: param.grad moves in, added to what came since the last reduction
+  void gather();                  // before the reduction: all are in place, those that did not come are zero
+  void own_parameters(const optim::Optimizer& rule, collective::Communicator& comm);
+  void copy_to_device() const;    // a model on a device of its own: its copies are as fresh as what lies here ..
+  void copy_from_device() const;  // .. and the other way
+  void rebase(const collective::Region& fresh) override;
+
+ private:
+  void move_in(std::size_t member);
+  at::Tensor gradient_view(std::size_t member) const;
+  at::Tensor parameter_view(std::size_t member) const;
+  bool pooled() const { return placement().gathers_gradients(); }
+
+  const std::vector<at::Tensor> params_;
+};
+
+using Buckets = std::vector<std::unique_ptr<Bucket>>;
+
+at::Tensor borrowed(const Piece& values);  // flat; good as long as the memory is
+
+}  // namespace cohort::engine

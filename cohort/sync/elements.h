@@ -1,0 +1,19 @@
+// Passes over the elements of Pieces (f32 or f64) that strategies and buckets need beside the optimizer's: rounded at each operation, so
+// that the compiler's vectors give the bits of a plain loop.
+// Threads: any. Failure: Kind::bug for pieces of different counts or types.
+#pragma once
+#include "cohort/base/piece.h"
+
+namespace cohort::sync {
+
+void fill(const Piece& to, double value);
+void copy(const Piece& to, const Piece& from);
+void swap(const Piece& a, const Piece& b);
+void add(const Piece& to, const Piece& from);                       // to += from
+void subtract(const Piece& to, const Piece& a, const Piece& b);     // to = a - b
+void add_scaled(const Piece& to, double scale, const Piece& from);  // to += scale from
+void lerp(const Piece& to, double share, const Piece& from);        // to = to + share (from - to)
+void scale(const Piece& to, double by);                             // to *= by
+bool all_finite(const Piece& values);
+
+}  // namespace cohort::sync

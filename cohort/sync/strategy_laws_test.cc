@@ -1,0 +1,83 @@
+// What every strategy promises, for each row of the table. On the dyadic fixture (testing.h: data, rate and curvature are small dyadic
+// numbers) sums are exact for a while, so equalities of algebra are equalities of bits.
+#include "cohort/sync/testing.h"
+
+namespace cohort::sync {
+namespace {
+
+class StrategyLaws : public testing::TestWithParam<const StrategyRow*> {
+ protected:
+  const StrategyRow& row() const { return *GetParam(); }
+  std::string spec() const { return std::string(row().name); }
+};
+INSTANTIATE_TEST_SUITE_P(Of, StrategyLaws, testing::ValuesIn(strategies().begin(), strategies().end()),
+                         [](const auto& given) { return std::string(given.param->name); });
+
+TEST_P(StrategyLaws, IsFoundByItsName) {
+  EXPECT_EQ(make(spec())->name(), row().name);
+  EXPECT_EQ(&strategy_named(row().name), &row());
+}
+
+TEST_P(StrategyLaws, DeclaresWhatGoesTogether) {
+  const auto strategy = make(spec());
+  const Semantics semantics = strategy->semantics();
+  EXPECT_EQ(semantics.guarantee == Guarantee::step, semantics.commit_scope == Scope::world) << "a step that the world commits is whole";
+  EXPECT_EQ(semantics.guarantee == Guarantee::sync_round, semantics.sync_scope == Scope::world);
+  EXPECT_FALSE(semantics.drifts() && strategy->placement(Rank{0}, 2).sharded()) << "a rank that drifts holds all of its model";
+  for (std::int64_t step = 1; step <= 200; ++step) {
+    const SyncSchedule schedule = strategy->schedule(step);
+    EXPECT_EQ(schedule.exchanges_before || schedule.exchanges_after, schedule.ends_round) << "what travels is mixed in the same step";
+    EXPECT_TRUE(semantics.commit_scope != Scope::world || schedule.commit == Scope::world);
+  }
+}
+
+TEST_P(StrategyLaws, AWorldOfOneTrainsAsWithoutAStrategy) {
+  const int steps = 6;
+  const Values plain = train({.sync = "all_reduce", .ranks = 1, .steps = steps}).models[0];
+  const QuadraticRun run = train({.sync = spec(), .ranks = 1, .steps = steps});
+  if (spec() == "easgd") return;  // its centre follows it, and pulls
+  if (spec() == "diloco") return expect_near(run.models[0], plain, 0, "no round of 100 steps has ended");
+  expect_near(run.models[0], plain, 1e-15);
+}
+
+TEST_P(StrategyLaws, InItsLimitItIsAllReduce) {
+  if (row().limit.empty()) return;
+  for (const int ranks : {1, 2, 4}) {
+    const Quadratic q{.sync = "all_reduce", .ranks = ranks, .steps = 4};
+    Quadratic limit = q;
+    limit.sync = row().limit;
+    const QuadraticRun expected = train(q), found = train(limit);
+    for (int r = 0; r < ranks; ++r)
+      expect_near(found.models[static_cast<std::size_t>(r)], expected.models[static_cast<std::size_t>(r)], 0,
+                  spec() + " on " + std::to_string(ranks) + " ranks");
+  }
+}
+
+TEST_P(StrategyLaws, RunsRepeatBitForBit) {
+  const Quadratic q{.sync = spec(), .ranks = 3, .steps = 9, .rate = 0.1, .curvature = 0.7, .rule = "sgd(lr=0.1, momentum=0.9)"};
+  const QuadraticRun once = train(q), again = train(q);
+  for (std::size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(once.models[r], again.models[r]);
+    EXPECT_EQ(once.consensus[r], again.consensus[r]);
+    EXPECT_EQ(once.consensus[r], once.consensus[0]) << "the consensus is one";
+  }
+}
+
+// What Communicator::moved() counts; point-to-point messages are counted by the test of their strategy.
+TEST_P(StrategyLaws, MovesWhatItDeclares) {
+  if (make(spec())->semantics().guarantee == Guarantee::none) return;
+  constexpr int kSteps = 200;  // whole rounds of every strategy's default
+  const Quadratic q{.sync = spec() == "post_local_sgd" ? "post_local_sgd(start=0)" : spec(), .ranks = 4, .steps = kSteps, .sizes = {4096}};
+  EXPECT_NEAR(train(q).moved / kSteps, make(spec())->cost(4096, 4), 1) << "elements a step";
+}
+
+TEST_P(StrategyLaws, FindsTheMinimumOfTheSum) {
+  Quadratic q{.sync = spec() == "diloco" ? "diloco(h=4)" : spec(), .ranks = 4, .steps = 1200};
+  q.target = [](int rank, std::size_t element) { return 0.5 * rank + 0.125 * static_cast<double>(element % 8); };
+  const QuadraticRun run = train(q);
+  for (std::size_t i = 0; i < run.consensus[0].size(); ++i)
+    ASSERT_NEAR(run.consensus[0][i], 0.75 + 0.125 * static_cast<double>(i % 8), 1e-3) << i;
+}
+
+}  // namespace
+}  // namespace cohort::sync

@@ -1,0 +1,146 @@
+// For tests: quadratics trained by a strategy, without torch, ranks as threads. Rank i's loss is sum_k h/2 (x_k - b_ik)^2, so that every
+// trajectory has a closed form.
+//   Quadratic q{.sync = "local_sgd(h=4)", .ranks = 4, .steps = 8};
+//   QuadraticRun run = train(q);   // run.models[rank][element], run.consensus[rank][element]
+// The loop is the engine's (engine/step.cc) without votes.
+#pragma once
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "cohort/collective/ranks.h"
+#include "cohort/sync/elements.h"
+#include "cohort/sync/strategy_row.h"
+
+namespace cohort::sync {
+
+using Values = std::vector<double>;
+
+struct Quadratic {
+  std::string sync = "all_reduce";
+  int ranks = 2;
+  int steps = 1;
+  double rate = 0.25, curvature = 0.5;
+  std::string rule = "sgd(lr=0.25)";
+  std::vector<std::int64_t> sizes{5, 700};                      // of the tensors
+  std::function<double(int rank, std::size_t element)> target;  // b; none: dyadic ones
+  std::function<double(int rank, std::size_t element)> begins;  // other first values for each rank; none: zero everywhere
+};
+
+struct QuadraticRun {
+  std::vector<Values> models, consensus;
+  std::vector<std::vector<Values>> after;  // by rank, by step: its model
+  double moved = 0;                        // elements a rank received in all, by all collectives, rank 0's
+};
+
+inline double target_of(const Quadratic& q, int rank, std::size_t element) {
+  return q.target ? q.target(rank, element) : 0.25 * static_cast<double>((element * 7 + static_cast<std::size_t>(rank) * 3) % 16) - 2;
+}
+
+inline double* doubles(const Piece& piece) { return static_cast<double*>(piece.data); }
+inline Values values_of(const Bucket& bucket, const Piece& whole) {
+  Values all;
+  for (const Member& m : bucket.members()) all.insert(all.end(), doubles(whole) + m.first, doubles(whole) + m.first + m.count);
+  return all;
+}
+
+inline double moved_by(collective::Communicator& comm) {
+  double elements = 0;
+  for (const auto what : {collective::Collective::all_reduce, collective::Collective::reduce_scatter, collective::Collective::all_gather,
+                          collective::Collective::all_to_all})
+    elements += static_cast<double>(comm.moved(what).elements);
+  return elements;
+}
+
+class QuadraticRank {
+ public:
+  QuadraticRank(const Quadratic& q, collective::Communicator& comm)
+      : q_(q), comm_(comm), strategy_(make(q.sync)), rule_(optim::make(q.rule)) {
+    std::vector<Member> members;
+    for (std::size_t i = 0; i < q.sizes.size(); ++i)
+      members.push_back({.name = "t" + std::to_string(i), .shape = {q.sizes[i]}, .order = i});
+    bucket_ = std::make_unique<Bucket>(0, members, Dtype::f64, comm, strategy_->placement(comm.rank(), comm.size()));
+    bucket_->allocate_parameters(comm);
+    bucket_->allocate_state(*rule_);
+    if (q.begins) each([&](std::size_t element, double& x, double&) { x = q.begins(comm.rank().value, element); });
+    for (const SlotSpec& slot : strategy_->slots()) {
+      const Piece values = bucket_->open_slot(slot.name, slot.in_communicator ? &comm : nullptr);
+      if (slot.begins == SlotSpec::Begins::parameters) copy(values, bucket_->parameters());
+    }
+    Bucket* all[] = {bucket_.get()};
+    Site site{comm, all};
+    strategy_->open(site);
+  }
+
+  void step(std::int64_t number) {
+    const SyncSchedule schedule = strategy_->schedule(number);
+    const Wire wire{.comm = &comm_};
+    each([&](std::size_t element, double& x, double& g) { g = q_.curvature * (x - target_of(q_, comm_.rank().value, element)); });
+    if (schedule.commit == Scope::world) strategy_->reduce_gradients(*bucket_, wire);
+    if (schedule.exchanges_before) strategy_->exchange_models(*bucket_, wire);
+    std::vector<void*> state;
+    for (const Member& m : bucket_->members()) rule_->update(bucket_->slice(m, state), {.step = number, .lr = q_.rate});
+    if (schedule.exchanges_after) strategy_->exchange_models(*bucket_, wire);
+    if (schedule.ends_round) strategy_->mix_models(*bucket_, {});
+    strategy_->publish(*bucket_, wire);
+  }
+
+  Values model() const { return values_of(*bucket_, bucket_->parameters()); }
+  Values consensus() {
+    const auto region = comm_.allocate(bucket_->bytes());
+    strategy_->consensus(*bucket_, bucket_->all_in(region), {.comm = &comm_});
+    return values_of(*bucket_, bucket_->all_in(region));
+  }
+  Bucket& bucket() { return *bucket_; }
+
+ private:
+  template <class Call>
+  void each(const Call& call) {
+    std::size_t element = 0;
+    for (const Member& m : bucket_->members())
+      for (std::size_t i = 0; i < m.count; ++i)
+        call(element++, doubles(bucket_->parameters())[m.first + i], doubles(bucket_->gradients())[m.first + i]);
+  }
+
+  const Quadratic& q_;
+  collective::Communicator& comm_;
+  const std::unique_ptr<Strategy> strategy_;
+  const std::unique_ptr<optim::Optimizer> rule_;
+  std::unique_ptr<Bucket> bucket_;
+};
+
+inline QuadraticRun train(const Quadratic& q) {
+  QuadraticRun run;
+  run.models.resize(static_cast<std::size_t>(q.ranks));
+  run.consensus = run.models;
+  run.after.resize(run.models.size());
+  collective::run_ranks(q.ranks, [&](collective::Communicator& comm) {
+    const auto me = static_cast<std::size_t>(comm.rank().value);
+    QuadraticRank rank(q, comm);
+    const double before = moved_by(comm);
+    for (int step = 1; step <= q.steps; ++step) {
+      rank.step(step);
+      run.after[me].push_back(rank.model());
+    }
+    if (me == 0) run.moved = moved_by(comm) - before;
+    run.models[me] = rank.model();
+    run.consensus[me] = rank.consensus();
+  });
+  return run;
+}
+
+inline Values mean_of(const std::vector<Values>& models) {
+  Values mean(models[0].size(), 0);
+  for (const Values& m : models)
+    for (std::size_t i = 0; i < m.size(); ++i) mean[i] += m[i] / static_cast<double>(models.size());
+  return mean;
+}
+
+inline void expect_near(const Values& a, const Values& b, double tolerance, const std::string& what = "") {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << what << ", element " << i;
+}
+
+}  // namespace cohort::sync
