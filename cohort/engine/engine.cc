@@ -66,12 +66,6 @@ EngineOptions for_the_links(EngineOptions o, bool far) {
   return o;
 }
 
-// engine.comm_dtype is another spelling of two codecs.
-std::string codec_of(const EngineOptions& o) {
-  if (o.comm_dtype == Precision::fp32) return o.codec;
-  return fmt::format("{}(sum={})", name_of(o.comm_dtype), o.comm_sum_dtype == CommSumDtype::fp32 ? "fp32" : "comm");
-}
-
 std::shared_ptr<const codec::Codec> make_codec(const std::string& spec) {
   return spec == "none" ? nullptr : std::shared_ptr<const codec::Codec>(codec::make(spec));
 }

@@ -28,6 +28,12 @@ struct EngineOptions {
   int report_every = 10;
 };
 
+// The codec that they say: comm_dtype is another spelling of two of them.
+inline std::string codec_of(const EngineOptions& o) {
+  if (o.comm_dtype == Precision::fp32) return o.codec;
+  return std::string(name_of(o.comm_dtype)) + (o.comm_sum_dtype == CommSumDtype::fp32 ? "(sum=fp32)" : "(sum=comm)");
+}
+
 inline void fields(EngineOptions& o, FieldList& f) {
   f("first_bucket", o.first_bucket, "bytes of the first bucket: small, so that something is sent early");
   f("bucket", o.bucket, "bytes of the others; 0: one bucket for everything");

@@ -36,16 +36,18 @@ std::size_t assign_offsets(std::vector<Member>& members, Dtype type) {
   return next;
 }
 
-Bucket::Bucket(int index, std::vector<Member> members, Dtype type, collective::Communicator& comm, Placement placement, BufferPool* pool)
+Bucket::Bucket(int index, std::vector<Member> members, Dtype type, collective::Communicator& comm, Placement placement, BufferPool* pool,
+               Device device)
     : index_(index),
       members_(std::move(members)),
       type_(type),
+      device_(device),
       count_(assign_offsets(members_, type_)),
       placement_(std::move(placement)),
       pool_(pool),
       owned_{0, count_},
       name_(name_of(index, members_)) {
-  if (!pooled()) grads_ = {comm.allocate(bytes()), 0, {MemoryClass::gradients, bytes()}};
+  if (!pooled()) grads_ = {comm.allocate(bytes(), device_), 0, {MemoryClass::gradients, bytes()}, device_};
   if (!placement_.sharded()) return;
   std::vector<Range> tensors;
   for (const Member& m : members_) tensors.push_back(m.range());
@@ -53,7 +55,7 @@ Bucket::Bucket(int index, std::vector<Member> members, Dtype type, collective::C
   for (std::size_t r = 0; r + 1 < edges_.size(); ++r) counts_.push_back(edges_[r + 1] - edges_[r]);
   owned_ = range_of(placement_.me);
   const std::size_t own_bytes = owned_.count * size_of(type_);
-  if (pooled()) sums_ = {pages_for(own_bytes, 0), owned_.first, {MemoryClass::gradients, own_bytes}};
+  if (pooled()) sums_ = {pages_for(own_bytes, 0), owned_.first, {MemoryClass::gradients, own_bytes}, device_};
   came_.assign(members_.size(), false);
 }
 

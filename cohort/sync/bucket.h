@@ -42,7 +42,7 @@ class Bucket {
  public:
   // pool: for gradients that are whole only until they are reduced, borrowed for the bucket's life.
   Bucket(int index, std::vector<Member> members, Dtype type, collective::Communicator& comm, Placement placement = {},
-         BufferPool* pool = nullptr);
+         BufferPool* pool = nullptr, Device device = Device::cpu);
   virtual ~Bucket() = default;
   Bucket(const Bucket&) = delete;
   Bucket& operator=(const Bucket&) = delete;
@@ -52,6 +52,7 @@ class Bucket {
   const std::vector<Member>& members() const { return members_; }
   Layout layout() const;
   Dtype type() const { return type_; }
+  Device device() const { return device_; }     // of its memory, and of every Piece of it
   std::size_t count() const { return count_; }  // elements, with the gaps
   std::size_t bytes() const { return count_ * size_of(type_); }
 
@@ -85,7 +86,7 @@ class Bucket {
   collective::Piece parameters() const { return params_.piece({0, count_}, type_); }   // all of them, flat; where they are here
   collective::Piece owned_parameters() const { return params_.piece(owned_, type_); }  // this rank's piece
   collective::Piece owned_state(std::size_t which) const { return states_[which].piece(owned_, type_); }
-  collective::Piece all_in(const collective::Region& memory) const { return {memory.data(), count_, type_, Device::cpu}; }
+  collective::Piece all_in(const collective::Region& memory) const { return {memory.data(), count_, type_, device_}; }
   optim::Slice slice(const Member& m, std::vector<void*>& state) const;  // owned elements; state: keeps the pointers the slice borrows
   collective::Piece owned_parameter(const Member& m) const { return params_.piece(owned_of(m), type_); }
   collective::Piece owned_state(const Member& m, std::size_t which) const { return states_.at(which).piece(owned_of(m), type_); }
@@ -118,6 +119,7 @@ class Bucket {
   const int index_;
   std::vector<Member> members_;
   const Dtype type_;
+  const Device device_;
   const std::size_t count_;
   const Placement placement_;
   BufferPool* const pool_;

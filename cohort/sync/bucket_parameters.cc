@@ -15,8 +15,8 @@ void Bucket::allocate_parameters(collective::Communicator& comm) {
   // Where peers gather them they lie in the communicator's memory, else in pages of this process, or on disk.
   params_ = {!placement_.sharded() ? pages_for(held, 1)
              : on_disk             ? file_for(held, placement_.folder)
-                                   : comm.allocate(std::max(held, kCacheLine)),
-             own_alone ? owned_.first : 0, on_disk ? Ledger::Entry{} : Ledger::Entry{MemoryClass::parameters, held}};
+                                   : comm.allocate(std::max(held, kCacheLine), device_),
+             own_alone ? owned_.first : 0, on_disk ? Ledger::Entry{} : Ledger::Entry{MemoryClass::parameters, held}, device_};
 }
 
 void Bucket::allocate_state(const optim::Optimizer& rule) {
@@ -25,7 +25,7 @@ void Bucket::allocate_state(const optim::Optimizer& rule) {
   states_.clear();
   for (std::size_t i = 0; i < rule.state_names().size(); ++i) {
     states_.push_back({on_disk ? file_for(own_bytes, placement_.folder) : pages_for(own_bytes, 2 + i), owned_.first,
-                       on_disk ? Ledger::Entry{} : Ledger::Entry{MemoryClass::optimizer, own_bytes}});
+                       on_disk ? Ledger::Entry{} : Ledger::Entry{MemoryClass::optimizer, own_bytes}, device_});
     for (const Member& m : members_) fill(owned_state(m, i), rule.initial_state(i));
   }
   buddy_.allocate(rule);
@@ -58,8 +58,8 @@ optim::Slice Bucket::slice(const Member& m, std::vector<void*>& state) const {
 
 collective::Piece Bucket::open_slot(const std::string& name, collective::Communicator* comm) {
   if (!extra_.contains(name)) {
-    auto region = comm != nullptr ? comm->allocate(bytes()) : pages_for(bytes(), 2 + states_.size() + extra_.size());
-    extra_.emplace(name, Slot{std::move(region), 0, {MemoryClass::optimizer, bytes()}});
+    auto region = comm != nullptr ? comm->allocate(bytes(), device_) : pages_for(bytes(), 2 + states_.size() + extra_.size());
+    extra_.emplace(name, Slot{std::move(region), 0, {MemoryClass::optimizer, bytes()}, device_});
   }
   return slot(name);
 }

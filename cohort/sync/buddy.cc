@@ -19,8 +19,8 @@ void Buddy::allocate(const optim::Optimizer& rule) {
   if (!here()) return;
   const std::size_t bytes = piece().count * size_of(bucket_.type());
   for (std::size_t i = 0; i < bucket_.unreplicated().size(); ++i)
-    slots_.push_back({pages_for(bytes, 2 + i), piece().first, {MemoryClass::optimizer, bytes}});
-  grads_ = {pages_for(bytes, 0), piece().first, {MemoryClass::gradients, bytes}};
+    slots_.push_back({pages_for(bytes, 2 + i), piece().first, {MemoryClass::optimizer, bytes}, bucket_.device()});
+  grads_ = {pages_for(bytes, 0), piece().first, {MemoryClass::gradients, bytes}, bucket_.device()};
   for (const Member& m : bucket_.members())
     for (std::size_t i = 0; i < bucket_.states(); ++i) fill(state(m, i), rule.initial_state(i));
 }

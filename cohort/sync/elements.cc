@@ -9,7 +9,13 @@
 namespace cohort::sync {
 namespace {
 
+void check(const Piece& a) {
+  if (a.device.kind != DeviceKind::cpu) throw_failure(Kind::bug, "{} elements of a GPU in a pass over memory of the CPU", a.count);
+}
+
 void check(const Piece& a, const Piece& b) {
+  check(a);
+  check(b);
   if (a.count != b.count || a.dtype != b.dtype)
     throw_failure(Kind::bug, "{} {} elements meet {} of {}", a.count, name_of(a.dtype), b.count, name_of(b.dtype));
 }
@@ -30,6 +36,7 @@ void pass(const Piece& to, const Piece& from, const Call& call) {
 }  // namespace
 
 void fill(const Piece& to, double value) {
+  check(to);
   const auto over = [&](auto zero) {
     using T = decltype(zero);
     std::fill_n(static_cast<T*>(to.data), to.count, static_cast<T>(value));

@@ -208,25 +208,25 @@ void check_precision(const TrainConfig& config) {
 }
 
 void check_codec(const TrainConfig& config) {
-  if (config.codec == "none") return;
-  const auto codec = codec::make(config.codec);
-  if (config.engine.comm_dtype != Precision::fp32)
+  if (config.codec != "none" && config.engine.comm_dtype != Precision::fp32)
     throw_failure(Kind::usage, "codec={} and engine.comm_dtype={} both say how gradients are sent: take one of them", config.codec,
                   name_of(config.engine.comm_dtype));
+  const std::string spec = engine::codec_of(engine_options(config));
+  if (spec == "none") return;
+  const auto codec = codec::make(spec);
   const auto strategy = sync::make(config.sync);
   if (strategy->schedule(1).commit == sync::Scope::self)
-    throw_failure(Kind::usage, "codec={} with sync={}: it is for gradients, and this strategy sends models; take codec=none", config.codec,
+    throw_failure(Kind::usage, "codec={} with sync={}: it is for gradients, and this strategy sends models; take codec=none", spec,
                   config.sync);
   if (codec->feedback() && config.data.accumulate > 1 && strategy->placement(Rank{0}, 1).gathers_gradients())
     throw_failure(
         Kind::usage,
         "codec={} with data.accumulate={} and sync={}: gradients are sent in every backward there, and what a codec keeps belongs "
         "to a whole step; take stage 1, or a codec without feedback",
-        config.codec, config.data.accumulate, config.sync);
+        spec, config.data.accumulate, config.sync);
   if (codec->feedback() && config.engine.early_update)
     throw_failure(Kind::usage,
-                  "codec={} with engine.early_update: what a codec keeps follows the verdict of the step; turn off one of them",
-                  config.codec);
+                  "codec={} with engine.early_update: what a codec keeps follows the verdict of the step; turn off one of them", spec);
 }
 
 // Gradients, state and updates are the host's, so a model on a GPU says where its parameters go.

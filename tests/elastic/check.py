@@ -9,6 +9,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from claims_coordinator import cleared, coordinated, given_up, orphaned, silent, supervised  # noqa: E402
+from claims_drifting import drifting  # noqa: E402
 from claims_failures import failing, killed_early, last_checkpoint, reset, stalled  # noqa: E402
 from claims_launcher import full_disk, no_descriptors  # noqa: E402
 from claims_shards import shards_coordinated, shards_killed, shards_left, shards_lost  # noqa: E402
@@ -234,6 +235,6 @@ def unfit(programs, scratch):
 
 CLAIMS = (launched, abandoned, coordinated, given_up, failing, full_disk, killed_early, last_checkpoint, no_descriptors, reset, stalled, cleared, killed,
           preempted, stopped, supervised, orphaned, silent, ended, last_one, shards_killed, shards_left, shards_coordinated, shards_lost, flipped, refused,
-          same_name, unfit)
+          same_name, unfit, drifting)
 with tempfile.TemporaryDirectory(prefix="cohort-elastic-") as folder:
     {claim.__name__: claim for claim in CLAIMS}[sys.argv[2]](os.path.abspath(sys.argv[1]), folder)

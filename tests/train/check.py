@@ -12,6 +12,7 @@ import urllib.request
 
 from causes import bad_picture, bad_row, diverges
 from disk import corrupt, file_limit, full_disk
+from drifting import coded, drifting, drifting_resumed
 from interrupted import buddies, early_notice, notice, other_ranks, resume_adam, resume_sgd
 from precisions import precision, precision_stages, resume_scale, resume_scale_stages
 from runs import FORGETFUL, LIMIT, SLOWDOWN, TINY, Runs, wait_until, workers
@@ -138,7 +139,11 @@ def settings(runs):
     refused(runs, "unknown loss scale 'troch'; did you mean 'torch'?", loss_scale="troch")
     refused(runs, "loss scale 'megatron' is no rule any more: say deepspeed(", loss_scale="megatron")
     refused(runs, "known: fp32, bf16, fp16", precision="fp8")
-    refused(runs, "engine.comm_dtype=bf16 goes with all_reduce", engine__comm_dtype="bf16", sync="zero(stage=1)")
+    refused(runs, "this strategy sends models", engine__comm_dtype="bf16", sync="local_sgd")
+    refused(runs, "take one of them", engine__comm_dtype="bf16", codec="int8")
+    refused(runs, "take stage 1, or a codec without feedback", codec="topk", sync="zero(stage=2)", data__accumulate=2)
+    refused(runs, "did you mean 'topk'", codec="tpok")
+    refused(runs, "precision=bf16", precision="fp16", sync="local_sgd")
     shown = runs.call([runs.cohort, "train", "--show-config", "--set", "seed=7"]).stdout
     assert "seed: 7  # command line" in shown and "steps: 0  # default" in shown, shown
     refused(runs, "did you mean 'adam'?", optimizer="adan(lr=1)")
@@ -300,5 +305,6 @@ def owner(runs):
 
 with tempfile.TemporaryDirectory(prefix="cohort-train-") as scratch:
     claims = [same_bits, encrypted, stages, resume_sgd, resume_adam, notice, early_notice, buddies, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits, other_data,
-              questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed, flipped, slow, owner, bad_row, bad_picture, diverges]
+              questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed, flipped, slow, owner, bad_row, bad_picture, diverges, drifting, drifting_resumed,
+              coded]
     {claim.__name__: claim for claim in claims}[sys.argv[2]](Runs(sys.argv[1], scratch))

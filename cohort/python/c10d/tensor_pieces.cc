@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/ranges.h>
+#include <torch/version.h>
 
 #include "cohort/base/error.h"
 
@@ -30,8 +31,14 @@ std::optional<Dtype> known(at::ScalarType type) {
   }
 }
 
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 12  // its name then
+using Supplement = c10d::NCCLPreMulSumSupplement;
+#else
+using Supplement = c10d::PreMulSumSupplement;
+#endif
+
 double factor(const c10d::ReduceOp& op) {
-  const auto* const supplement = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  const auto* const supplement = dynamic_cast<const Supplement*>(op.supplement_.get());
   if (supplement == nullptr)
     throw_failure(Kind::usage, "PREMUL_SUM without its factor; make it by torch.distributed._make_nccl_premul_sum");
   return supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>() : supplement->double_factor;
