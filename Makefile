@@ -23,7 +23,9 @@ help: ## this list
 setup:
 	@tools/setup.sh build
 
-demo: build ## Fashion-MNIST on two workers: progress, a table, a report and a trace to look at
+demo: setup ## Fashion-MNIST on two workers: progress, a table, a report and a trace to look at; builds what that needs, half of all
+	@$(call configure,default,build)
+	@cmake --build --preset default -j $(JOBS) --target cohort cohort-worker
 	@build/bin/cohort train configs/fashion_cnn.yaml -n 2 --out build/demo/run --set checkpoint.resume=never
 
 build: setup ## build/bin/cohort, the libraries and the tests

@@ -27,8 +27,8 @@ class Build:
     def add_late(self, name, tries, labels):
         self.add(name, PASSES_IN_TRY.format(self.folder / name, tries), labels)
 
-    def run(self, *words, unshare=None, **more):
-        """unshare: a line of shell in place of that program. more: of the environment."""
+    def run(self, *words, unshare=None, before="", **more):
+        """unshare: a line of shell in place of that program. before: shell, before the run. more: of the environment."""
         (self.folder / "CTestTestfile.cmake").write_text("\n".join(self.lines))
         env = {**os.environ, **more}
         if unshare:
@@ -36,7 +36,8 @@ class Build:
             (self.folder / "bin/unshare").write_text(f"#!/bin/sh\n{unshare}\n")
             (self.folder / "bin/unshare").chmod(0o755)
             env["PATH"] = f"{self.folder}/bin:{env['PATH']}"
-        done = subprocess.run([sys.executable, HERE / "run_tests.py", self.folder, *words], capture_output=True, text=True, timeout=50, env=env)
+        shell = ["sh", "-c", f'{before}\nexec "$@"', "sh"]
+        done = subprocess.run([*shell, sys.executable, HERE / "run_tests.py", self.folder, *words], capture_output=True, text=True, timeout=50, env=env)
         return done.returncode, done.stdout
 
     def counts(self):
@@ -61,6 +62,14 @@ class Run(unittest.TestCase):
         self.build.add("several", "true", "process")
         self.assertEqual(self.build.run()[0], 0)
         self.assertEqual((self.build.counts(), self.build.flaky()), ((0, "2 passed, 0 failed"), ""))
+
+    def test_a_run_in_the_background_whose_shell_ignores_interrupts_has_tests_that_heed_them(self):
+        self.build.add("heeds", "kill -INT $$; echo it goes on; exit 3")
+        self.build.add("quits", "ulimit -c 0; kill -QUIT $$; echo it goes on; exit 3")
+        said = self.build.run(before="trap '' INT QUIT")[1]
+        self.assertNotIn("it goes on", said)
+        self.assertIn("ended with -2", said)
+        self.assertIn("ended with -3", said)
 
     def test_what_the_machine_refuses_is_skipped_by_name_and_counted_apart(self):
         self.build.add("elastic.Hosts_spread", "echo it ran; false", "process")

@@ -15,6 +15,12 @@ LOOK_S = 0.005        # between two looks at those that run
 NEWS_S = 30           # between two lines about how far it is
 
 
+def heed_interrupts():
+    """A shell without job control starts what runs in the background with these ignored, which every program would inherit."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Running:
     def __init__(self, test, factor, path):
         self.test, self.path, self.begun = test, path, time.monotonic()
@@ -22,7 +28,7 @@ class Running:
         env = {**os.environ, "COHORT_TEST_SLOWDOWN": f"{factor:g}", **test.env}
         with open(path, "wb") as out:
             self.process = subprocess.Popen(test.command, cwd=test.folder, env=env, stdin=subprocess.DEVNULL, stdout=out,
-                                            stderr=subprocess.STDOUT, start_new_session=True)
+                                            stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=heed_interrupts)
 
     def end(self):
         try:

@@ -69,9 +69,7 @@ Outcome save_one(const Writer::Save& save, const Snapshot& snapshot) {
     outcome.error = Error{Kind::system, fmt::format("checkpoint of step {}: {}", outcome.step, error.what()), kNoRank};
   }
   outcome.took = Clock::now() - start;
-  if (outcome.error)
-    log_error("{}; training goes on without it", outcome.error->what);
-  else
+  if (outcome.saved)
     log_info("checkpoint of step {}: {} in {}", outcome.step, format_bytes(snapshot.bytes()), format_seconds(outcome.took));
   return outcome;
 }
@@ -135,7 +133,10 @@ Writer::~Writer() {
   shared_->changed.notify_all();
   const bool idle = wait_for(shared_->changed, lock, Deadline::in(options_.drain), [&] { return !shared_->busy(); });
   const auto step = shared_->step;
+  const auto untold = shared_->outcomes;
   lock.unlock();
+  for (const Outcome& outcome : untold)
+    if (outcome.error) log_error("{}", outcome.error->what);
   if (idle) {
     thread_.join();
     return;

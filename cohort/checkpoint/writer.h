@@ -1,7 +1,8 @@
 // Saves snapshots on a thread of its own, one at a time, while training goes on.
-// A failed save is an Outcome, never an exception in the training loop: a full disk costs a checkpoint, not the run. When a snapshot
-// comes while the one before is still being written, submit waits up to `patience` and then skips it, and the log says so: a slow disk
-// makes checkpoints rarer, not steps longer. Ask busy() before copying tensors for nothing.
+// A failed save is an Outcome, never an exception in the training loop: a full disk costs a checkpoint, not the run. Whoever takes it
+// tells of it; failures that nobody took are logged by the destructor. When a snapshot comes while the one before is still being written,
+// submit waits up to `patience` and then skips it, and the log says so: a slow disk makes checkpoints rarer, not steps longer. Ask busy()
+// before copying tensors for nothing.
 // Owner: one per run and saving rank. Threads: any; the thread `checkpoint` runs the saves. Failure: wait() past its deadline is
 // Kind::timeout. The destructor waits up to `drain`, then leaves a thread that hangs in the disk behind and says so.
 #pragma once

@@ -145,6 +145,19 @@ TEST(Writer, AFailedSaveIsAnOutcomeAndTheNextOneIsTried) {
   EXPECT_FALSE(writer.wait(soon())->error);
 }
 
+TEST(Writer, AFailureIsToldByWhoTakesItOrElseAtTheEnd) {
+  testing::internal::CaptureStderr();
+  {
+    Writer writer([](const Manifest& manifest, std::span<const TensorFile>) -> Saved {
+      throw_failure(Kind::system, "no space for step {}", manifest.step);
+    });
+    writer.submit(filled(writer, 1));
+    EXPECT_TRUE(writer.wait(soon())->error);
+    writer.submit(filled(writer, 2));
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), AllOf(Not(HasSubstr("step 1")), HasSubstr("error: no space for step 2")));
+}
+
 TEST(Writer, TheLastSnapshotIsOnDiskWhenTheWriterGoes) {
   const TempDir folder;
   const Store store(folder.path());

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <stdexcept>
+#include <string>
 
 int main(int argc, char** argv) try {
   cohort::Job job = cohort::init();
@@ -33,7 +35,9 @@ int main(int argc, char** argv) try {
   if (job.rank().value == 0) std::printf("%s", cohort::train::summary_text(summary).c_str());
   if (argc == 1 && job.rank().value == 0) std::filesystem::remove_all(config.out);  // nobody asked to keep it
   if (!summary.saved && job.rank().value == 0) std::fprintf(stderr, "%s\n", cohort::train::not_saved_text(summary).c_str());
-  return summary.saved && summary.test.metric("accuracy") > 0.9 ? 0 : 1;
+  if (const double accuracy = summary.test.metric("accuracy"); !(accuracy > 0.9))
+    throw std::runtime_error("too little was learned: accuracy " + std::to_string(accuracy));
+  return summary.saved ? 0 : 1;
 } catch (const std::exception& failure) {
   std::fprintf(stderr, "%s\n", failure.what());
   return 1;

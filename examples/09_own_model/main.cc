@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <stdexcept>
+#include <string>
 
 #include "mine.h"
 
@@ -31,7 +33,9 @@ int main() try {
   if (job.rank().value == 0) std::printf("%s", cohort::train::summary_text(summary).c_str());
   if (job.rank().value == 0) std::filesystem::remove_all(config.out);
   if (!summary.saved && job.rank().value == 0) std::fprintf(stderr, "%s\n", cohort::train::not_saved_text(summary).c_str());
-  return summary.saved && summary.test.metric("accuracy") > 0.9 ? 0 : 1;
+  if (const double accuracy = summary.test.metric("accuracy"); !(accuracy > 0.9))
+    throw std::runtime_error("the stripes were not learned: accuracy " + std::to_string(accuracy));
+  return summary.saved ? 0 : 1;
 } catch (const std::exception& failure) {
   std::fprintf(stderr, "%s\n", failure.what());
   return 1;

@@ -370,7 +370,8 @@ void CheckpointManager::note(const checkpoint::Outcome& outcome) {
   may_write();
   if (taken_over()) return log_debug("{}", outcome.error->what);  // the run ends, and says so
   if (fenced_off_) return log_error("{}; this worker saves no more", outcome.error->what);
-  log_error("the checkpoint of step {} was not written: {}; training goes on, the one before stays", outcome.step, outcome.error->what);
+  if (std::exchange(told_, outcome.error->what) == outcome.error->what) return log_debug("{}", told_);  // the last one, tried again
+  log_error("the checkpoint of step {} was not written: {}{}", outcome.step, told_, ending_ ? "" : "; training goes on");
 }
 
 void CheckpointManager::finish(const std::atomic<bool>* aborted) {

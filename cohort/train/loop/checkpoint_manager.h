@@ -121,6 +121,8 @@ class CheckpointManager {
   bool fenced_off_ = false;           // rank 0: another job, or a later epoch of this one, saves in the folder
   std::string owner_;                 // rank 0: the other job
   bool write_failed_ = false;         // since save_last() tried
+  bool ending_ = false;               // save_last() was called
+  std::string told_;                  // why the newest failed save failed
   int skipped_ = 0;                   // saves in a row that were left out, the disk being busy with an older one
 };
 

@@ -135,5 +135,26 @@ TEST_F(ElasticRank, ThatBeginsFromAnEmptyFolderOnAFullDiskSavesWhenItsFenceIsRai
   EXPECT_EQ(checkpoint::raised_fence(checkpoints()), (checkpoint::Fence{"job.1", 2}));
 }
 
+TEST_F(ElasticRank, WhoseFolderCannotBeWrittenTellsOnceWhyHoweverOftenItTries) {
+  config.checkpoint.last_try = Seconds{1};
+  const auto manager = begin(1);
+  EXPECT_EQ(manager->restore(), std::nullopt);
+  fs::remove_all(checkpoints());
+  write_file_atomically(checkpoints(), "a file in place of the folder");
+  const auto [saved, first] = save(*manager);
+  loop->train_step();
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(manager->save_last() || saved);
+  const std::string said = first + testing::internal::GetCapturedStderr();
+  const auto times = [&](const std::string& words) {
+    int found = 0;
+    for (auto at = said.find(words); at != std::string::npos; at = said.find(words, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(times("checkpoint of step 1 in "), 1) << said;
+  EXPECT_EQ(times("checkpoint of step 2 in "), 1) << said;
+  EXPECT_EQ(times("training goes on"), 1) << "not after the last step: " << said;
+}
+
 }  // namespace
 }  // namespace cohort::train

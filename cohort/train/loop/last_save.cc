@@ -22,6 +22,7 @@ bool CheckpointManager::save_last(const std::atomic<bool>* aborted) {
   const Deadline give_up = Deadline::in(config_.checkpoint.last_try);
   for (Seconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     finish(aborted);
+    ending_ = true;
     write_failed_ = false;
     save();
     finish(aborted);
