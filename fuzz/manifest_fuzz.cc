@@ -28,15 +28,18 @@ void try_one(std::string_view text) {
     if (!is_file_name(file.name) || !is_sha256_hex(file.sha256)) std::abort();
   for (const ManifestPiece& piece : manifest.pieces) {
     const ManifestFile* file = manifest.find(piece.file);
-    if (file == nullptr || piece.offset + piece.bytes() > file->bytes || piece.end() > elements_of(piece.of.shape)) std::abort();
+    if (file == nullptr || piece.offset + piece.bytes() > file->bytes || !is_inside(piece.of.region(), piece.of.shape) ||
+        piece.end() > static_cast<std::uint64_t>(cohort::elements_of(piece.of.region())))
+      std::abort();
   }
   for (const StoredTensor& tensor : assemble(manifest.pieces, "input")) {
-    std::uint64_t at = 0;
+    std::uint64_t at = 0, elements = 0;
     for (const ManifestPiece& piece : tensor.pieces) {
-      if (piece.of.first != at) std::abort();  // every element once
+      if (piece.of.first != at && (piece.of.first != 0 || !piece.of.box)) std::abort();  // every element of a box once
       at = piece.end();
+      elements += piece.count;
     }
-    if (at != tensor.elements()) std::abort();
+    if (elements != tensor.elements()) std::abort();
   }
   std::string again;
   try {

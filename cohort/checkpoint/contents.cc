@@ -45,6 +45,39 @@ void compare(const std::string& path, const ManifestPiece& p, const std::string&
                   described(p), is, p.sha256);
 }
 
+// The elements of the piece that some box wants, whose elements from `first` on are `into`. A single run is read in place; several are
+// copied from the stretch of the file that has them all.
+void read_runs(const std::string& path, const ManifestPiece& p, std::span<const CommonRun> runs, std::uint64_t first, Bytes into) {
+  const std::uint64_t bits = dtype_bits(p.dtype), from = runs.front().in_a, end = runs.back().in_a + runs.back().count;
+  const bool compared = from == p.of.first && end == p.end() && !p.sha256.empty();
+  const Fd fd = open_piece(path, p);
+  if (runs.size() == 1) {
+    const Bytes target = into.subspan((runs[0].in_b - first) * bits / 8, runs[0].count * bits / 8);
+    read_from(fd.get(), path, p, (from - p.of.first) * bits / 8, target);
+    if (compared) compare(path, p, sha256_hex(target));
+    return;
+  }
+  const std::uint64_t most = kStretch * 8 / bits;
+  std::vector<std::byte> stretch(std::min(most, end - from) * bits / 8);
+  Sha256 hash;
+  auto run = runs.begin();
+  for (std::uint64_t at = from; at < end; at += most) {
+    const ElementRange here{at, std::min(most, end - at)};
+    const Bytes bytes = Bytes(stretch).first(here.count * bits / 8);
+    read_from(fd.get(), path, p, (at - p.of.first) * bits / 8, bytes);
+    if (compared) hash.add(bytes);
+    while (run != runs.end()) {
+      const auto part = here.overlap({run->in_a, run->count});
+      if (part.count > 0)
+        std::memcpy(into.data() + (run->in_b + (part.first - run->in_a) - first) * bits / 8, bytes.data() + (part.first - at) * bits / 8,
+                    part.count * bits / 8);
+      if (run->in_a + run->count > here.last()) break;
+      ++run;
+    }
+  }
+  if (compared) compare(path, p, hash.hex());
+}
+
 // Of a layout without pieces: what the headers say.
 std::vector<ManifestPiece> whole_tensors(const Checkpoint& c) {
   std::vector<ManifestPiece> pieces;
@@ -94,17 +127,21 @@ const StoredTensor& Contents::at(std::string_view group, std::string_view name) 
 }
 
 void Contents::read(const StoredTensor& tensor, std::uint64_t first, std::uint64_t count, Bytes into) const {
+  read(tensor, whole_box(tensor.shape), first, count, into);
+}
+
+void Contents::read(const StoredTensor& tensor, const Box& box, std::uint64_t first, std::uint64_t count, Bytes into) const {
   const auto bits = dtype_bits(tensor.dtype);
-  if (first > tensor.elements() || count > tensor.elements() - first || into.size() != count * bits / 8)
+  if (!is_inside(box, tensor.shape))
+    throw_failure(Kind::usage, "{}: '{}' is of [{}] and has no box [{}]", checkpoint_.path, printable(tensor.name),
+                  fmt::join(tensor.shape, ", "), to_text(box));
+  const auto elements = static_cast<std::uint64_t>(cohort::elements_of(box));
+  if (first > elements || count > elements - first || into.size() != count * bits / 8)
     throw_failure(Kind::usage, "{}: {} bytes of memory for elements {} to {} of '{}', which has {} of {} bits", checkpoint_.path,
-                  into.size(), first, first + count, printable(tensor.name), tensor.elements(), bits);
+                  into.size(), first, first + count, printable(tensor.name), elements, bits);
   for (const ManifestPiece& p : tensor.pieces) {
-    const auto begin = std::max(first, p.of.first), end = std::min(first + count, p.end());
-    if (begin >= end) continue;
-    const auto path = fmt::format("{}/{}", checkpoint_.path, p.file);
-    const Bytes target = into.subspan((begin - first) * bits / 8, (end - begin) * bits / 8);
-    read_from(open_piece(path, p).get(), path, p, (begin - p.of.first) * bits / 8, target);
-    if (end - begin == p.count && !p.sha256.empty()) compare(path, p, sha256_hex(target));
+    const auto runs = common_runs(p.of.region(), {p.of.first, p.count}, box, {first, count});
+    if (!runs.empty()) read_runs(fmt::format("{}/{}", checkpoint_.path, p.file), p, runs, first, into);
   }
 }
 

@@ -2,6 +2,7 @@
 // N ranks at one stage takes up what M ranks at another left: each rank asks for the elements it needs, and only those are read.
 //   const Contents contents(checkpoint);
 //   contents.read(contents.at("optimizer", "fc1.weight/momentum"), first, count, into);
+//   contents.read(contents.at("model", "fc1.weight"), {{256, 0}, {256, 784}}, first, count, into);   // of a box of it
 // A piece that is read from end to end is compared with its digest on the way; Store::verify compares all of them.
 // Owner: the caller. Threads: reading any. Failure: Kind::corrupt naming piece, file, offset and both digests; Kind::usage with the nearest
 // name.
@@ -26,6 +27,8 @@ class Contents {
   const StoredTensor* find(std::string_view group, std::string_view name) const;  // nullptr when there is none
   const StoredTensor& at(std::string_view group, std::string_view name) const;
   void read(const StoredTensor& tensor, std::uint64_t first, std::uint64_t count, Bytes into) const;
+  // Elements of a box of it, laid out flat.
+  void read(const StoredTensor& tensor, const Box& box, std::uint64_t first, std::uint64_t count, Bytes into) const;
 
  private:
   const Checkpoint checkpoint_;

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
+
 #include "cohort/base/failure_of.h"
 #include "cohort/checkpoint/sharded_samples.h"
 
@@ -41,6 +43,53 @@ TEST_P(Ranks, AnyRunOfElementsIsReadAcrossPieces) {
       EXPECT_TRUE(std::ranges::equal(bytes, t.data.subspan(first * each, count * each))) << t.name << " " << first << " " << count;
     }
   }
+}
+
+TEST(Contents, BoxesOfAMeshAreReadAsOneTensorAndInAnyOtherBox) {
+  for (const std::size_t dimension : {0, 1})
+    for (const int runs : {1, 2, 3}) {
+      const MemoryDir folder;
+      const Contents contents(save_in_boxes(folder.path(), dimension, runs));
+      const auto model = awkward_model();
+      EXPECT_TRUE(holds(contents, "model", model));
+      const TensorView& odd = model.tensors()[2];
+      const StoredTensor& stored = contents.at("model", "odd");
+      EXPECT_TRUE(stored.in_boxes());
+      for (const Box& box :
+           {whole_box({257, 3}), Box{{0, 0}, {128, 3}}, Box{{128, 0}, {129, 3}}, Box{{0, 2}, {257, 1}}, Box{{5, 1}, {40, 2}}}) {
+        const auto elements = static_cast<std::uint64_t>(cohort::elements_of(box));
+        std::vector<std::byte> expected(elements * 4), bytes((elements - 7) * 4);
+        for (const CommonRun& run : common_runs(whole_box({257, 3}), box))
+          std::memcpy(expected.data() + run.in_b * 4, odd.data.data() + run.in_a * 4, run.count * 4);
+        contents.read(stored, box, 5, elements - 7, bytes);
+        EXPECT_TRUE(std::ranges::equal(bytes, ConstBytes(expected).subspan(5 * 4, bytes.size()))) << to_text(box);
+      }
+    }
+}
+
+TEST(Contents, AByteOfABoxThatChangedIsFoundWhereTheBoxIsReadWhole) {
+  const MemoryDir folder;
+  const auto saved = save_in_boxes(folder.path(), 1);
+  const Contents contents(saved);
+  const StoredTensor& odd = contents.at("model", "odd");
+  const ManifestPiece& piece = odd.pieces.back();
+  auto content = slurp(saved.file(piece.file));
+  content[piece.offset] = static_cast<char>(content[piece.offset] ^ 1);
+  spill(saved.file(piece.file), content);
+  std::vector<std::byte> bytes(odd.bytes());
+  const auto error = failure_of([&] { contents.read(odd, 0, odd.elements(), bytes); });
+  EXPECT_EQ(error.kind, Kind::corrupt);
+  EXPECT_THAT(error.what, AllOf(HasSubstr(piece.name()), HasSubstr("the manifest says")));
+}
+
+TEST(Contents, ABoxThatTheTensorDoesNotHaveIsRefused) {
+  const MemoryDir folder;
+  const Contents contents(save_in_boxes(folder.path(), 0));
+  std::vector<std::byte> bytes(4);
+  EXPECT_THAT(failure_of([&] {
+                contents.read(contents.at("model", "odd"), {{257, 0}, {1, 1}}, 0, 1, bytes);
+              }).what,
+              HasSubstr("'odd' is of [257, 3] and has no box [257:258, 0:1]"));
 }
 
 TEST(Contents, AOneFileCheckpointReadsTheSameWay) {

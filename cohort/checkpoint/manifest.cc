@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -35,6 +36,7 @@ class Fields {
     object_.erase(found);
     return value;
   }
+  bool has(const char* name) const { return object_.contains(name); }
   std::string text(const char* name) {
     json value = take(name);
     if (!value.is_string()) refuse(fmt::format("'{}' is no text", name));
@@ -72,19 +74,27 @@ std::vector<ManifestFile> read_files(const json& list, const std::string& where)
   return files;
 }
 
-Shape read_shape(Fields& fields) {
-  const json list = fields.take("shape");
-  if (!list.is_array() || list.size() > kMostShapeEntries) fields.refuse("'shape' is no list of dimensions");
+Shape read_shape(Fields& fields, const char* name = "shape") {
+  const json list = fields.take(name);
+  if (!list.is_array() || list.size() > kMostShapeEntries) fields.refuse(fmt::format("'{}' is no list of dimensions", name));
   Shape shape;
   for (const json& n : list) {
     if (!n.is_number_unsigned() || n.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-      fields.refuse("'shape' has a dimension that is no size");
+      fields.refuse(fmt::format("'{}' has a dimension that is no size", name));
     shape.push_back(n.get<std::int64_t>());
   }
   return shape;
 }
 
-ManifestPiece read_piece(Fields& fields) {
+std::optional<Box> read_box(Fields& fields, const std::string& where) {
+  if (!fields.has("box")) return std::nullopt;
+  Fields box(fields.take("box"), where + ", box");
+  Box read{read_shape(box, "first"), read_shape(box, "sizes")};
+  box.done();
+  return read;
+}
+
+ManifestPiece read_piece(Fields& fields, std::int64_t format, const std::string& where) {
   ManifestPiece p;
   p.file = fields.text("file");
   p.offset = static_cast<std::uint64_t>(fields.count("offset"));
@@ -96,21 +106,31 @@ ManifestPiece read_piece(Fields& fields) {
   p.of.shape = read_shape(fields);
   p.of.first = static_cast<std::uint64_t>(fields.count("first"));
   p.count = static_cast<std::uint64_t>(fields.count("count"));
+  if (format > 2) p.of.box = read_box(fields, where);
   p.sha256 = fields.text("sha256");
   fields.done();
   return p;
 }
 
-// The piece for itself, and within its file.
-void check_piece(const ManifestPiece& p, const std::map<std::string, std::uint64_t>& bytes_of, const Fields& fields) {
+// The run of its tensor, or of a box of it.
+void check_run(const ManifestPiece& p, const Fields& fields) {
   if (!tensor_bytes(p.dtype, p.of.shape))
     fields.refuse(fmt::format("{} of shape [{}] is no whole number of bytes", dtype_name(p.dtype), fmt::join(p.of.shape, ", ")));
-  const std::uint64_t elements = elements_of(p.of.shape);
-  if (p.of.first > elements || p.count > elements - p.of.first || (p.count == 0 && elements != 0))
+  const std::uint64_t of_tensor = elements_of(p.of.shape);
+  if (p.of.box && (!is_inside(*p.of.box, p.of.shape) || dtype_bits(p.dtype) < 8))
+    fields.refuse(fmt::format("'{}' of {} [{}] has no box [{}]", printable(p.of.tensor), dtype_name(p.dtype), fmt::join(p.of.shape, ", "),
+                              p.of.box->first.size() == p.of.box->sizes.size() ? to_text(*p.of.box) : "of other dimensions"));
+  const auto elements = static_cast<std::uint64_t>(cohort::elements_of(p.of.region()));
+  if (p.of.first > elements || p.count > elements - p.of.first || (p.count == 0 && of_tensor != 0))
     fields.refuse(
         fmt::format("{} elements from {} on are no run of the {} of '{}'", p.count, p.of.first, elements, printable(p.of.tensor)));
   if (p.of.first * dtype_bits(p.dtype) % 8 != 0 || p.count * dtype_bits(p.dtype) % 8 != 0)
     fields.refuse(fmt::format("{} is no whole number of bytes", printable(p.name())));
+}
+
+// The piece for itself, and within its file.
+void check_piece(const ManifestPiece& p, const std::map<std::string, std::uint64_t>& bytes_of, const Fields& fields) {
+  check_run(p, fields);
   const auto file = bytes_of.find(p.file);
   if (file == bytes_of.end()) fields.refuse(fmt::format("its file '{}' is not among the files", printable(p.file)));
   if (p.offset > file->second || p.bytes() > file->second - p.offset)
@@ -119,34 +139,39 @@ void check_piece(const ManifestPiece& p, const std::map<std::string, std::uint64
   if (!is_sha256_hex(p.sha256)) fields.refuse("'sha256' is no digest");
 }
 
-std::vector<ManifestPiece> read_pieces(const json& list, const std::vector<ManifestFile>& files, const std::string& where) {
+std::vector<ManifestPiece> read_pieces(const json& list, std::int64_t format, const std::vector<ManifestFile>& files,
+                                       const std::string& where) {
   if (!list.is_array() || list.empty()) throw_failure(Kind::corrupt, "{}: 'pieces' is no list of pieces", where);
   std::map<std::string, std::uint64_t> bytes_of;
   for (const ManifestFile& file : files) bytes_of.emplace(file.name, file.bytes);
   std::vector<ManifestPiece> pieces;
   for (const json& item : list) {
-    Fields fields(item, fmt::format("{}, piece {}", where, pieces.size()));
-    pieces.push_back(read_piece(fields));
+    const auto which = fmt::format("{}, piece {}", where, pieces.size());
+    Fields fields(item, which);
+    pieces.push_back(read_piece(fields, format, which));
     check_piece(pieces.back(), bytes_of, fields);
   }
   return pieces;
 }
 
+nlohmann::ordered_json piece_json(const ManifestPiece& p) {
+  nlohmann::ordered_json line{{"file", p.file},      {"offset", p.offset},  {"tensor", p.of.tensor}, {"dtype", dtype_name(p.dtype)},
+                              {"shape", p.of.shape}, {"first", p.of.first}, {"count", p.count}};
+  if (p.of.box) line["box"] = {{"first", p.of.box->first}, {"sizes", p.of.box->sizes}};
+  line["sha256"] = p.sha256;
+  return line;
+}
+
 // One line each: a checkpoint of many ranks has thousands.
 std::string pieces_text(const std::vector<ManifestPiece>& pieces) {
   std::vector<std::string> lines;
-  for (const ManifestPiece& p : pieces)
-    lines.push_back(nlohmann::ordered_json{
-        {"file", p.file},
-        {"offset", p.offset},
-        {"tensor", p.of.tensor},
-        {"dtype", dtype_name(p.dtype)},
-        {"shape", p.of.shape},
-        {"first", p.of.first},
-        {"count", p.count},
-        {"sha256",
-         p.sha256}}.dump());
+  for (const ManifestPiece& p : pieces) lines.push_back(piece_json(p).dump());
   return fmt::format("[\n  {}\n ]", fmt::join(lines, ",\n  "));
+}
+
+int format_of(const Manifest& m) {
+  const bool boxes = std::any_of(m.pieces.begin(), m.pieces.end(), [](const ManifestPiece& p) { return p.of.box.has_value(); });
+  return boxes ? kManifestFormat : m.pieces.empty() ? 1 : 2;
 }
 
 // The body, once the digest has said that it is what was written.
@@ -184,16 +209,11 @@ bool is_file_name(std::string_view name) {
 }
 
 std::string format_manifest(const Manifest& m) {
-  nlohmann::ordered_json body{{"format", m.pieces.empty() ? 1 : kManifestFormat},
-                              {"step", m.step},
-                              {"epoch", m.epoch},
-                              {"position", m.position},
-                              {"world_size", m.world_size},
-                              {"cohort", m.cohort_version},
-                              {"torch", m.torch_version},
-                              {"files", nlohmann::ordered_json::array()},
-                              {"texts", json(m.texts)},
-                              {"values", values_of(m)}};
+  nlohmann::ordered_json body{{"format", format_of(m)},     {"step", m.step},
+                              {"epoch", m.epoch},           {"position", m.position},
+                              {"world_size", m.world_size}, {"cohort", m.cohort_version},
+                              {"torch", m.torch_version},   {"files", nlohmann::ordered_json::array()},
+                              {"texts", json(m.texts)},     {"values", values_of(m)}};
   if (m.step < 0 || m.epoch < 0 || m.position < 0 || m.world_size < 1)
     throw_failure(Kind::usage, "manifest: step {}, epoch {}, position {} and world size {} cannot be", m.step, m.epoch, m.position,
                   m.world_size);
@@ -227,7 +247,7 @@ Manifest parse_manifest(std::string_view text, std::string_view where, Whole who
   m.cohort_version = fields.text("cohort");
   m.torch_version = fields.text("torch");
   m.files = read_files(fields.take("files"), std::string(where));
-  if (format > 1) m.pieces = read_pieces(fields.take("pieces"), m.files, std::string(where));
+  if (format > 1) m.pieces = read_pieces(fields.take("pieces"), format, m.files, std::string(where));
   if (whole == Whole::yes) assemble(m.pieces, where);
   const json texts = fields.take("texts"), values = fields.take("values");
   if (!texts.is_object() || !values.is_object()) fields.refuse("'texts' and 'values' are objects");

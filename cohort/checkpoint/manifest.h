@@ -5,6 +5,8 @@
 // What several ranks wrote together has format 2 and lists every run of every tensor (piece.h):
 //    "pieces": [{"file": "model-00001-of-00004.safetensors", "offset": 192, "tensor": "fc1.weight", "dtype": "F32", "shape": [512, 784],
 //                "first": 1024, "count": 1024, "sha256": ".."}, ..]
+// Where ranks share tensors out by boxes it has format 3, and such a piece says of which box it is a run:
+//    .. "first": 0, "count": 200704, "box": {"first": [256, 0], "sizes": [256, 784]}, "sha256": ".."
 // It is written last, so that a folder with a manifest is complete; it hashes itself, so that no byte of a checkpoint is unguarded.
 // Owner: values. Threads: any. Failure: Kind::corrupt naming the path and the field; Kind::usage for a format newer than ours and for
 // what cannot be written. Unknown, missing and doubled fields are refused, and so are pieces that overlap, leave a gap or do not lie in
@@ -20,7 +22,7 @@
 
 namespace cohort::checkpoint {
 
-inline constexpr int kManifestFormat = 2;  // without pieces 1 is written: older readers take it
+inline constexpr int kManifestFormat = 3;  // without boxes 2 is written, without pieces 1: older readers take them
 inline constexpr std::size_t kMostManifestBytes = 64 << 20;
 inline constexpr std::string_view kManifestName = "manifest.json";
 

@@ -67,9 +67,9 @@ TEST(Manifest, TheReaderIsStrictAlsoWhenTheDigestAgrees) {
 }
 
 TEST(Manifest, ANewerFormatIsNoDamage) {
-  const auto error = refusal(forged("\"format\": 1", "\"format\": 3"));
+  const auto error = refusal(forged("\"format\": 1", "\"format\": 4"));
   EXPECT_EQ(error.kind, Kind::usage);
-  EXPECT_THAT(error.what, HasSubstr("format 3 by a newer cohort; this one reads up to 2"));
+  EXPECT_THAT(error.what, HasSubstr("format 4 by a newer cohort; this one reads up to 3"));
 }
 
 // Two ranks' pieces of a tensor, and a scalar.
@@ -90,6 +90,62 @@ TEST(Manifest, PiecesComeBackAndRaiseTheFormat) {
   EXPECT_EQ(json.at("format"), 2);
   EXPECT_EQ(json.at("pieces").at(1).at("first"), 12);
   EXPECT_EQ(nlohmann::json::parse(format_manifest(sample())).at("format"), 1);
+}
+
+// The ranks of two tp places, which share `w` out by columns; the left half in two runs.
+Manifest in_boxes() {
+  auto m = sharded();
+  const Box left{{0, 0}, {4, 3}}, right{{0, 3}, {4, 2}};
+  m.pieces[0] = {"model-00000-of-00002.safetensors", 64, Dtype::f32, {"w", {4, 5}, 0, left}, 5, std::string(64, 'c')};
+  m.pieces[1] = {"model-00001-of-00002.safetensors", 64, Dtype::f32, {"w", {4, 5}, 0, right}, 8, std::string(64, 'd')};
+  m.pieces.push_back({"model-00000-of-00002.safetensors", 96, Dtype::f32, {"w", {4, 5}, 5, left}, 7, std::string(64, 'f')});
+  return m;
+}
+
+TEST(Manifest, BoxesComeBackAndRaiseTheFormatOnceMore) {
+  const auto text = format_manifest(in_boxes());
+  EXPECT_EQ(parse_manifest(text, "m.json"), in_boxes());
+  const auto json = nlohmann::json::parse(text);
+  EXPECT_EQ(json.at("format"), 3);
+  EXPECT_EQ(json.at("pieces").at(1).at("box").at("first").dump(), "[0,3]");
+  EXPECT_FALSE(json.at("pieces").at(2).contains("box")) << "a whole tensor has none";
+  const auto tensors = assemble(in_boxes().pieces, "m.json");
+  ASSERT_EQ(tensors.size(), 2U);
+  EXPECT_EQ(tensors[1].pieces[0].name(), "w[0:4, 0:3][0:5]");
+  EXPECT_EQ(tensors[1].pieces[1].name(), "w[0:4, 0:3][5:12]");
+  EXPECT_EQ(tensors[1].pieces[2].name(), "w[0:4, 3:5]");
+}
+
+TEST(Manifest, BoxesThatCannotBeAreRefusedAlsoUnderAGoodDigest) {
+  const auto refused = [](auto change) {
+    auto m = in_boxes();
+    change(m);
+    const auto error = refusal(format_manifest(m));
+    EXPECT_EQ(error.kind, Kind::corrupt) << error.what;
+    return error.what;
+  };
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].of.box = Box{{0, 2}, {4, 3}}, m.pieces[1].count = 12; }), HasSubstr("overlap"));
+  EXPECT_THAT(refused([](Manifest& m) {
+                m.pieces[1].of.box = Box{{0, 4}, {4, 1}}, m.pieces[1].count = 4;
+              }),
+              HasSubstr("4 of the 20 elements of 'w' are in no piece"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[3].of.first = 4; }), HasSubstr("overlap"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[3].count = 6; }), HasSubstr("elements 11 to 11 of 'w'"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces.erase(m.pieces.begin()); }), HasSubstr("elements 0 to 4 of 'w'"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].of.box.reset(); }), HasSubstr("elements 8 to 19 of 'w'"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].of.box = Box{{0, 3}, {4, 3}}; }), HasSubstr("has no box [0:4, 3:6]"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].of.box = Box{{0, 0, 3}, {1, 4, 2}}; }), HasSubstr("has no box"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].of.box = Box{{3}, {4, 2}}; }), HasSubstr("has no box [of other dimensions]"));
+  EXPECT_THAT(refused([](Manifest& m) { m.pieces[1].of.box = Box{{0, 3}, {4, 0}}, m.pieces[1].count = 0; }), HasSubstr("no run of"));
+}
+
+TEST(Manifest, AnOlderFormatKnowsNoBoxes) {
+  auto text = format_manifest(in_boxes());
+  const std::string format = "\"format\": 3";
+  text.replace(text.find(format), format.size(), "\"format\": 2");
+  const auto body = text.substr(text.find('\n') + 1);
+  const auto error = refusal(fmt::format("{{\"sha256\": \"{}\",\n{}", sha256_hex(std::as_bytes(std::span(body))), body));
+  EXPECT_THAT(error.what, HasSubstr("unknown field 'box'"));
 }
 
 TEST(Manifest, EveryByteOfItsPiecesIsGuarded) {

@@ -94,13 +94,32 @@ std::uint64_t bytes_of(std::span<const StoredTensor* const> tensors) {
   return bytes;
 }
 
-void copy_tensor(const Contents& from, std::span<const StoredTensor* const> tensors, ShardWriter& into, Meter& meter) {
-  for (const StoredTensor* tensor : tensors)
+// Boxes lie in their files in another order than the tensor: each is compared with its digest, then the tensor is read element by element.
+void copy_boxes(const Contents& from, const StoredTensor& tensor, ShardWriter& into, Meter& meter) {
+  for (const ManifestPiece& piece : tensor.pieces) read_piece(from.checkpoint().path, piece, [](ConstBytes) {});
+  const std::uint64_t bits = dtype_bits(tensor.dtype), each = std::uint64_t{1_MiB} * 8 / bits;
+  std::vector<std::byte> stretch(std::min(each, tensor.elements()) * bits / 8);
+  for (std::uint64_t first = 0; first < tensor.elements(); first += each) {
+    const auto count = std::min(each, tensor.elements() - first);
+    const Bytes here = Bytes(stretch).first(count * bits / 8);
+    from.read(tensor, first, count, here);
+    into.take(here);
+    meter.add(here.size());
+  }
+}
+
+void copy_tensors(const Contents& from, std::span<const StoredTensor* const> tensors, ShardWriter& into, Meter& meter) {
+  for (const StoredTensor* tensor : tensors) {
+    if (tensor->in_boxes()) {
+      copy_boxes(from, *tensor, into, meter);
+      continue;
+    }
     for (const ManifestPiece& piece : tensor->pieces)
       read_piece(from.checkpoint().path, piece, [&](ConstBytes bytes) {
         into.take(bytes);
         meter.add(bytes.size());
       });
+  }
 }
 
 // One group's files in the staging.
@@ -111,7 +130,7 @@ Part write_group(const Contents& from, const std::string& group, const Layout& l
     names.push_back(cut ? shard_file(group, rank, layout.ranks) : whole_file(group));
   const auto tensors = in_file_order(from, [&](const StoredTensor& t) { return t.group == group; });
   ShardWriter writer(folder, names, plan_cuts(tensors, names.size()), from.metadata(group), {.mode = 0600});
-  copy_tensor(from, tensors, writer, meter);
+  copy_tensors(from, tensors, writer, meter);
   return writer.finish();
 }
 
@@ -210,7 +229,7 @@ ReshardResult consolidate(const Checkpoint& from, const std::string& file, bool 
   StagingDirectory staging(staging_path(folder_of(file), from.manifest.step));
   const std::string name = "whole.safetensors";
   ShardWriter writer(staging.folder(), {name}, plan_cuts(tensors, 1), contents.metadata(kModelGroup));
-  copy_tensor(contents, tensors, writer, meter);
+  copy_tensors(contents, tensors, writer, meter);
   ReshardResult made{file, 1, tensors.size(), writer.finish().pieces.size(), bytes};
   check_files(from);
   give_name(fmt::format("{}/{}", staging.path(), name), file);

@@ -5,8 +5,8 @@
 // Cut like the engine's buckets are: a group's tensors one after the other, each from a fresh block of 256 elements on, an equal run of
 // blocks for every rank. The engine loads any cut (contents.h), so that this is about equal files and not about what may be loaded.
 // Tensor by tensor every piece is read, compared with its digest and handed on to the files it belongs to, then every file is compared with
-// its own: memory is about 1 MiB for each file being written, whatever the checkpoint's size. Nothing gets its name before all of it is
-// right and on disk.
+// its own: memory is about 1 MiB for each file being written, whatever the checkpoint's size. Boxes of a mesh are put together on the way.
+// Nothing gets its name before all of it is right and on disk.
 // Owner: values. Threads: one. Failure: Kind::corrupt naming piece, file, offset and expected digest; Kind::usage (something is there
 // already); Kind::system (a full disk names path and offset). Nothing is left of an attempt that failed.
 #pragma once

@@ -72,6 +72,39 @@ TEST_P(Reshard, AnyCutGoesToAnyStageWithTheSameTensors) {
     }
 }
 
+TEST(ReshardBoxes, OfAMeshGoToAnyStage) {
+  for (const std::size_t dimension : {0, 1})
+    for (int stage = 0; stage <= 3; ++stage) {
+      const MemoryDir folder;
+      save_in_boxes(folder.file("from"), dimension);
+      const auto path = reshape(folder.file("from"), folder.file("to"), 3, stage);
+      const Contents contents(Store(fs::path(path).parent_path()).verify(path));
+      EXPECT_TRUE(holds(contents, "model", awkward_model())) << "stage " << stage;
+      EXPECT_FALSE(contents.at("model", "odd").in_boxes());
+    }
+}
+
+TEST(ReshardBoxes, GiveOneFileThatIsThatOfOneRank) {
+  const MemoryDir folder;
+  const auto mesh = save_in_boxes(folder.file("mesh"), 1), plain = save_sharded(folder.file("plain"), 2);
+  consolidate(mesh, folder.file("mesh.safetensors"), false);
+  consolidate(plain, folder.file("plain.safetensors"), false);
+  EXPECT_EQ(slurp(folder.file("mesh.safetensors")), slurp(folder.file("plain.safetensors")));
+}
+
+TEST(ReshardBoxes, AreNamedWhenOneChanged) {
+  const MemoryDir folder;
+  const auto saved = save_in_boxes(folder.file("from"), 1);
+  const Contents contents(saved);
+  const ManifestPiece& piece = contents.at("model", "odd").pieces[1];
+  auto content = slurp(saved.file(piece.file));
+  content[piece.offset + 8] = static_cast<char>(content[piece.offset + 8] ^ 1);
+  spill(saved.file(piece.file), content);
+  EXPECT_THAT(failure_of([&] { reshape(folder.file("from"), folder.file("to"), 2, 0); }).what,
+              AllOf(HasSubstr(piece.name()), HasSubstr(piece.sha256)));
+  EXPECT_EQ(entries(folder.file("to")), 0u);
+}
+
 TEST_P(Reshard, ThereAndBackGivesTheSameBytes) {
   const MemoryDir folder;
   save_sharded(folder.file("from"), 3, 2);

@@ -1,5 +1,6 @@
 // For tests: a checkpoint of several ranks, written as ranks do (each its own thread), with tensors of awkward sizes.
 #pragma once
+#include <cstring>
 #include <random>
 #include <thread>
 
@@ -56,6 +57,41 @@ inline std::vector<std::vector<TensorFile>> dealt(const SampleTensors& model, co
   return files;
 }
 
+// As the ranks of a mesh "dp=..,tp=2" have it: tensors of two dimensions are cut into boxes along `dimension`, one for each tp place, and a
+// box into runs for the ranks of that place. Its bytes are those of the box, laid out flat; kept: what lives as long as the files.
+inline std::vector<std::vector<TensorFile>> dealt_in_boxes(const SampleTensors& model, std::size_t dimension, int runs,
+                                                           std::vector<std::vector<std::byte>>& kept) {
+  constexpr int kPlaces = 2;
+  const int ranks = kPlaces * runs;
+  std::vector<std::vector<TensorFile>> files(static_cast<std::size_t>(ranks));
+  for (int r = 0; r < ranks; ++r) files[static_cast<std::size_t>(r)].push_back({shard_file("model", r, ranks), {}, {{"group", "model"}}});
+  for (const TensorView& t : model.tensors()) {
+    const bool cut = t.shape.size() == 2 && t.shape[dimension] >= kPlaces;
+    const std::size_t each = dtype_bits(t.dtype) / 8;
+    for (int place = 0; place < (cut ? kPlaces : 1); ++place) {
+      Box box = whole_box(t.shape);
+      if (cut) {
+        box.sizes[dimension] = place == 0 ? t.shape[dimension] / 2 : t.shape[dimension] - t.shape[dimension] / 2;
+        box.first[dimension] = place == 0 ? 0 : t.shape[dimension] / 2;
+      }
+      const auto elements = static_cast<std::uint64_t>(cohort::elements_of(box));
+      auto& bytes = kept.emplace_back(elements * each);
+      for (const CommonRun& run : common_runs(whole_box(t.shape), box))
+        std::memcpy(bytes.data() + run.in_b * each, t.data.data() + run.in_a * each, run.count * each);
+      for (int k = 0; k < runs; ++k) {
+        const auto first = elements * static_cast<std::uint64_t>(k) / static_cast<std::uint64_t>(runs),
+                   count = elements * static_cast<std::uint64_t>(k + 1) / static_cast<std::uint64_t>(runs) - first;
+        if (count == 0 && (elements > 0 || k > 0)) continue;
+        const PartOf of{t.name, t.shape, first, cut ? std::optional(box) : std::nullopt};
+        files[static_cast<std::size_t>(k * kPlaces + place)].back().tensors.push_back(
+            {piece_name(of, count), t.dtype, count == elements ? box.sizes : Shape{static_cast<std::int64_t>(count)},
+             ConstBytes(bytes).subspan(first * each, count * each), of});
+      }
+    }
+  }
+  return files;
+}
+
 // All ranks save into the folder; the outcome of each, by rank. decliners say no.
 inline std::vector<std::string> save_sharded_on_threads(const Store& store, const Manifest& manifest,
                                                         const std::vector<std::vector<TensorFile>>& files, Seconds patience = Seconds{20}) {
@@ -89,6 +125,18 @@ inline Checkpoint save_sharded(const std::string& folder, int ranks, unsigned se
   manifest.world_size = ranks;
   const Store store(folder);
   for (const auto& outcome : save_sharded_on_threads(store, manifest, dealt(model, optimizer, ranks, seed)))
+    if (outcome != "saved") throw_failure(Kind::bug, "{}", outcome);
+  return store.verify(fmt::format("{}/{}", folder, step_name(step)));
+}
+
+// Four ranks of "dp=2,tp=2".
+inline Checkpoint save_in_boxes(const std::string& folder, std::size_t dimension, int runs = 2, std::int64_t step = 1200) {
+  const auto model = awkward_model();
+  std::vector<std::vector<std::byte>> kept;
+  auto manifest = SampleCheckpoint(step).manifest;
+  manifest.world_size = 2 * runs;
+  const Store store(folder);
+  for (const auto& outcome : save_sharded_on_threads(store, manifest, dealt_in_boxes(model, dimension, runs, kept)))
     if (outcome != "saved") throw_failure(Kind::bug, "{}", outcome);
   return store.verify(fmt::format("{}/{}", folder, step_name(step)));
 }
