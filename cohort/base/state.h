@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "cohort/base/piece.h"
+#include "cohort/base/shard_spec.h"
 
 namespace cohort {
 
@@ -32,11 +32,13 @@ struct StateItem {
   std::string_view parameter;  // whose it is
   std::string_view state;      // which of its states; empty: the parameter itself
   const Shape& shape;          // of the whole tensor
-  ElementRange run;            // which of its elements these are
+  ElementRange run;            // which of its elements these are; of a box: which of the box's, laid out flat
   Piece values;                // they may be written
   Share share = Share::identical;
   Merge merge = Merge::copy;
-  bool buddy = false;  // a copy of what the rank before this one holds
+  bool buddy = false;        // a copy of what the rank before this one holds
+  const Box* box = nullptr;  // of the whole tensor, that ranks of a mesh share out; none: it is whole
+  bool first = true;         // of the ranks that hold these elements this is the first: it saves them for all
   std::string key() const { return state.empty() ? std::string(parameter) : std::string(parameter) + "/" + std::string(state); }
 };
 

@@ -31,7 +31,13 @@ Dtype type_of(const std::vector<TrainedTensor>& tensors) {
 std::vector<sync::Member> members_of(const std::vector<TrainedTensor>& tensors) {
   std::vector<sync::Member> members;
   for (const TrainedTensor& t : tensors)
-    members.push_back({.name = t.name, .shape = t.param.sizes().vec(), .group = t.group, .order = t.order});
+    members.push_back({.name = t.name,
+                       .shape = t.param.sizes().vec(),
+                       .group = t.group,
+                       .order = t.order,
+                       .is_box = t.is_box,
+                       .same_gradient = t.same_gradient,
+                       .same_part = t.same_part});
   return members;
 }
 

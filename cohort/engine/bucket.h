@@ -16,6 +16,8 @@ struct TrainedTensor {
   at::Tensor param;  // a leaf; the same TensorImpl for ever, only its memory moves
   optim::Group group{};
   std::size_t order = 0;  // place among all parameters of the model
+  bool is_box = false;    // these: sync::Member
+  sync::Holders same_gradient{}, same_part{};
 };
 
 class Bucket final : public sync::Bucket {

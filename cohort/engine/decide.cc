@@ -14,8 +14,7 @@ namespace cohort::engine {
 
 Verdict Engine::decide(std::span<const double> sums, const std::vector<BucketReport>& reports) {
   const bool together = schedule_.commit == sync::Scope::world;
-  const TensorSums tensor_sums(options_.early_update ? nullptr : rule_.get(), buckets_, together ? comm_.rank().value : 0,
-                               together ? comm_.size() : 1, parameters_.size());
+  const TensorSums tensor_sums(options_.early_update ? nullptr : rule_.get(), buckets_, together, parameters_.size());
   std::vector<double> known;
   Verdict verdict = together ? vote(sums, reports, tensor_sums, known) : decide_alone(sums, reports, tensor_sums, known);
   const double lacking = verdict.sums.back();
@@ -75,7 +74,7 @@ Verdict Engine::vote(std::span<const double> sums, const std::vector<BucketRepor
   verdict.squared_after = optim::ExactSum::read(std::span(values).subspan(words, optim::ExactSum::kWords)).value();
   if (tensor_sums.rounds() > 0) tensor_sums.read(0, std::span(values).subspan(of_tensors), known);
   verdict.committed = values[sums.size()] == 0;
-  verdict.squared_before = values[sums.size() + 1] / comm_.size();
+  verdict.squared_before = values[sums.size() + 1] / spans_.mean_of();
   if (options_.clip_norm > 0) clip_by_norm(verdict, step_.grad_scale, options_.clip_norm);
   verdict.sums.assign(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(sums.size()));
   verdict.sums.push_back(values[words - 1]);

@@ -66,6 +66,13 @@ EngineOptions for_the_links(EngineOptions o, bool far) {
   return o;
 }
 
+// The same on every rank: they have the same parameters in the same order.
+std::vector<int> spans_of(MeshSpans& spans, const std::vector<Parameter>& parameters) {
+  std::vector<int> all;
+  for (const Parameter& p : parameters) all.push_back(spans.number_of(p.over));
+  return all;
+}
+
 std::shared_ptr<const codec::Codec> make_codec(const std::string& spec) {
   return spec == "none" ? nullptr : std::shared_ptr<const codec::Codec>(codec::make(spec));
 }
@@ -79,11 +86,15 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
       parameters_(trainable(std::move(parameters))),
       rule_(std::move(rule)),
       strategy_(sync::make(options_.strategy)),
-      placement_(strategy_->placement(comm.rank(), comm.size())),
+      spans_(comm.size(), options_.mesh, comm.rank()),
+      span_of_(spans_of(spans_, parameters_)),
+      comms_(comm, spans_, false),
+      placement_(placement_of(0)),
       codec_(make_codec(codec_of(options_))),
-      lanes_(comm_, buckets_, arrivals_, context(), placement_.gathers_gradients()) {
+      lanes_(comm_, spans_, comms_, buckets_, arrivals_, context(), placement_.gathers_gradients()) {
   check(parameters_, placement_.copies_to_device());
   refuse_options();
+  refuse_on_mesh();
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});  // gradients come from the back of the model to its front
   if (pooled()) pool_ = std::make_unique<sync::BufferPool>(comm_);
@@ -127,6 +138,33 @@ void Engine::refuse_options() const {
   });
 }
 
+// What is not written for parameters that ranks of a mesh share out.
+void Engine::refuse_on_mesh() const {
+  if (spans_.plain()) return;
+  const auto refuse = [&](bool wrong, const std::string& what, std::string_view why) {
+    if (wrong) throw_failure(Kind::usage, "mesh={} does not go with {}: {}", spans_.mesh().text(), what, why);
+  };
+  const std::string sync = fmt::format("sync={}", options_.strategy);
+  refuse(strategy_->semantics().drifts(), sync,
+         "replicas that drift are averaged over all ranks, and here not all have the same parameters");
+  refuse(placement_.buddy, sync, "a lost rank takes its boxes with it, and buddies know none; leave buddy=true out");
+  refuse(placement_.gathers_parameters() && spans_.count() > 1, sync,
+         "parameters whose gradients are summed over different axes are not gathered together; take stage 2");
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    refuse(options_.norms && span_of_[i] != 0, "engine.norms",
+           fmt::format("the gradient of {} is whole only when it is summed over more than dp", parameters_[i].name));
+}
+
+sync::Placement Engine::placement_of(int span) const {
+  sync::Placement placement = strategy_->placement(spans_.place(span), spans_.ranks(span));
+  placement.span = span;
+  return placement;
+}
+
+bool Engine::has_boxes() const {
+  return std::ranges::any_of(parameters_, [](const Parameter& p) { return !p.shard.name.empty(); });
+}
+
 // Slots begin as their specs say: all ranks hold the same parameters here.
 void Engine::open_strategy() {
   std::vector<sync::Bucket*> all;
@@ -164,7 +202,7 @@ void Engine::open_gatherer() {
                   "sync={} shards parameters block by block, and no parameter is in a block: name the model's blocks, or take "
                   "stage 2",
                   options_.strategy);
-  gatherer_ = std::make_unique<ParameterGatherer>(comm_, std::move(sharded), lanes_.empty() ? nullptr : comm_.split(0));
+  gatherer_ = std::make_unique<ParameterGatherer>(comms_.of(0), std::move(sharded), lanes_.empty() ? nullptr : comms_.of(0).split(0));
   unsharder_ = std::make_unique<nn::Unsharder>(*gatherer_, std::move(units));
   malloc_trim(0);
 }

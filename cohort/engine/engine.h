@@ -15,6 +15,8 @@
 // that are whole only while used (ZeRO 3) are gathered and freed with the model's blocks: model.wrap_blocks(engine.block_wrapper()).
 // With a strategy whose replicas drift (sync/averaging.h, dpsgd) a rank's step is its own: a gradient that is not finite skips it on that
 // rank alone, and sums and losses of all ranks are known at sync rounds only (Verdict::sums_of). Evaluate and save under a Consensus.
+// On a mesh of ranks (options.mesh) parameters may be boxes of larger ones: a bucket is reduced along the axes that its parameters say, the
+// vote is of all ranks, and a norm counts every element once, whoever holds it (mesh_spans.h).
 // Owner: Trainer, DataParallel or Sharded. Threads: one; backward's hooks only count and mark buckets ready (without lanes, from stage 2
 // on, they reduce the bucket). Failure: the first one, from finish() or backward, naming the bucket; the engine is useless afterwards.
 // The step is in step.cc, the vote in decide.cc, planning of buckets in engine_buckets.cc, checkpoints and buddies in engine_state.cc.
@@ -24,10 +26,12 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/shard_spec.h"
 #include "cohort/base/state.h"
 #include "cohort/engine/bucket_plan.h"
 #include "cohort/engine/gradient_arrivals.h"
 #include "cohort/engine/lanes.h"
+#include "cohort/engine/mesh_spans.h"
 #include "cohort/engine/options.h"
 #include "cohort/nn/blocks.h"
 #include "cohort/optim/groups.h"
@@ -46,6 +50,10 @@ struct Parameter {
   at::Tensor tensor;  // a leaf that requires grad, float or double, on the CPU (on any device with zero(offload=host))
   optim::Group group{};
   int unit = -1;  // ZeRO 3: parameters of one unit are gathered and freed together (nn/unshard/unsharder.h); -1: never freed, as in ZeRO 2
+  // --- on a mesh (options.mesh)
+  ShardSpec shard{};    // of which larger tensor this is a box, and under which name files know it; without a name: it is whole
+  MeshAxes cut{};       // along these axes ranks hold other boxes of it
+  MeshAxes over{"dp"};  // its gradient is summed over these; a mean divides by the ranks of dp, whatever these are
 };
 
 // Parameters that the same blocks read become a unit.
@@ -113,7 +121,8 @@ class Engine {
   void visit(StateVisitor& visitor) const;
   void visit(const std::function<void(const StateItem&)>& call) const;
   void visit_buddy(const std::function<void(const StateItem&)>& call) const;  // this rank's copy of what the rank before it has
-  // Collective: what was written reaches every rank that holds a copy of it. Where replicas drift every rank's own stays as written; then
+  // Collective: what was written reaches every rank that holds a copy of it; boxes of a mesh are written by all that hold
+  // them. Where replicas drift every rank's own stays as written; then
   // merge_drifted_state() lets all begin with the mean of those that `counts`: under Guarantee::sync_round of those that have ended the
   // most rounds, as a round counts on all when it has ended on one.
   void publish_loaded_state();
@@ -129,6 +138,7 @@ class Engine {
   double residual_weight() const;  // of the residuals of a codec (codec/feedback.h)
   void set_residual_weight(double weight) const;
   bool shards_parameters() const { return unsharder_ != nullptr; }  // parameters are whole only while used, until make_whole()
+  bool has_boxes() const;                                           // on a mesh: some parameters are boxes of larger ones
 
   // --- parameters that are whole only while a block runs, or while an Unsharder::Hold lives
   nn::Unsharder& unsharder() const;                                        // Kind::usage where they always are
@@ -161,14 +171,21 @@ class Engine {
             .rule = rule_.get(),
             .early_update = options_.early_update,
             .measure_before = options_.norms,
-            .seed = options_.seed};
+            .seed = options_.seed,
+            .mean_of = spans_.mean_of(),
+            .me = comm_.rank()};
   }
   ReductionPass pass() const { return {step_, syncing_, schedule_}; }
-  sync::Wire wire() const { return {.comm = &comm_, .deadline = {}, .step = coded_step(step_, options_.seed)}; }
+  sync::Wire wire(const Bucket& bucket) const {
+    return {.comm = &comms_.of(bucket), .deadline = {}, .step = coded_step(step_, options_.seed), .mean_of = spans_.mean_of()};
+  }
   bool pooled() const { return placement_.gathers_gradients(); }
   void on_gradient(std::size_t parameter);
   void refuse_after_make_whole() const;
   void refuse_options() const;
+  void refuse_on_mesh() const;
+  TrainedTensor trained_tensor(std::size_t parameter) const;
+  sync::Placement placement_of(int span) const;
   void reorder();
   void reorder_buckets();
   Verdict decide(std::span<const double> sums, const std::vector<BucketReport>& reports);
@@ -193,6 +210,9 @@ class Engine {
   std::vector<Parameter> parameters_;
   std::unique_ptr<optim::Optimizer> rule_;
   std::unique_ptr<sync::Strategy> strategy_;
+  MeshSpans spans_;
+  std::vector<int> span_of_;                   // by parameter
+  const SpanComms comms_;                      // of the thread that trains
   const sync::Placement placement_;            // of buckets, but for parameters in no block
   std::shared_ptr<const codec::Codec> codec_;  // none: gradients travel as they are
   Buckets buckets_;

@@ -17,20 +17,19 @@ void Engine::make_buckets(const std::vector<std::size_t>& order) {
   const bool by_unit = placement_.gathers_parameters();  // a unit is a bucket
   for (const std::size_t i : order) {
     const int type = static_cast<int>(parameters_[i].tensor.scalar_type());
-    tensors.push_back({parameters_[i].tensor.nbytes(), by_unit ? (parameters_[i].unit + 1) * kTypes + type : type});
+    const int kind = (by_unit ? (parameters_[i].unit + 1) * kTypes + type : type) * spans_.count() + span_of_[i];
+    tensors.push_back({parameters_[i].tensor.nbytes(), kind});
   }
   Buckets fresh;
   for (const auto& picked : plan_buckets(tensors, options_.first_bucket, by_unit ? ByteSize{0} : options_.bucket)) {
     std::vector<TrainedTensor> members;
     const bool in_block = parameters_[order[picked[0]]].unit >= 0;
-    for (const std::size_t k : picked) {
-      const Parameter& p = parameters_[order[k]];
-      members.push_back({.name = p.name, .param = p.tensor, .group = p.group, .order = order[k]});
-    }
+    for (const std::size_t k : picked) members.push_back(trained_tensor(order[k]));
+    const sync::Placement placement = placement_of(span_of_[order[picked[0]]]);
     fresh.push_back(std::make_unique<Bucket>(static_cast<int>(fresh.size()), members, comm_,
-                                             in_block ? placement_ : placement_.without_gathered_parameters(), pool_.get()));
+                                             in_block ? placement : placement.without_gathered_parameters(), pool_.get()));
     if (rule_) fresh.back()->own_parameters(*rule_, comm_);
-    if (codec_ && comm_.size() > 1) fresh.back()->reduce_by(codec_, comm_);
+    if (auto& peers = comms_.of(*fresh.back()); codec_ && peers.size() > 1) fresh.back()->reduce_by(codec_, peers);
   }
   const auto old = std::exchange(buckets_, std::move(fresh));
   const auto old_bucket = std::exchange(bucket_of_, {}), old_place = std::exchange(place_in_, {});
@@ -42,6 +41,22 @@ void Engine::make_buckets(const std::vector<std::size_t>& order) {
       const auto& to = *buckets_[bucket_of_[i]];
       sync::copy(to.owned_state(to.members()[place_in_[i]], k), from.owned_state(from.members()[old_place[i]], k));
     }
+}
+
+// Ranks have the same gradient of it where they differ along none of the axes that cut it or that it is summed over; the same sum, where
+// they differ along none that cuts it; and the same part of the sum, where every rank of its span owns another, as the gradient.
+TrainedTensor Engine::trained_tensor(std::size_t parameter) const {
+  const Parameter& p = parameters_[parameter];
+  MeshAxes differing = p.cut;
+  differing.insert(differing.end(), p.over.begin(), p.over.end());
+  const auto same_gradient = spans_.holders(differing);
+  return {.name = p.name,
+          .param = p.tensor,
+          .group = p.group,
+          .order = parameter,
+          .is_box = !p.shard.name.empty(),
+          .same_gradient = same_gradient,
+          .same_part = placement_.sharded() ? same_gradient : spans_.holders(p.cut)};
 }
 
 void Engine::index_buckets() {

@@ -34,9 +34,16 @@ void Engine::visit_parameter(const std::function<void(const StateItem&)>& call, 
   const sync::Member& m = b.members()[place_in_[parameter]];
   if (b.owned(m).count == 0) return;
   const bool own = drifts();
-  StateItem item{.group = kModel, .parameter = m.name, .state = {}, .shape = m.shape, .run = b.owned(m), .values = b.owned_parameter(m)};
+  StateItem item{.group = kModel,
+                 .parameter = m.name,
+                 .state = {},
+                 .shape = m.is_box ? parameters_[parameter].shard.whole : m.shape,
+                 .run = b.owned(m),
+                 .values = b.owned_parameter(m)};
   item.share = b.placement().sharded() ? Share::cut : own ? Share::each : Share::identical;
   item.merge = own ? Merge::mean : Merge::copy;
+  item.first = item.share == Share::each || m.same_part.me == 0;
+  if (m.is_box) item.box = &parameters_[parameter].shard.box;
   if (!drifted_.empty()) item.values = b.all_in(drifted_[bucket_of_[parameter]]).part(m.first, m.count);
   call(item);
   item.group = kOptimizer;
@@ -51,6 +58,7 @@ void Engine::visit_parameter(const std::function<void(const StateItem&)>& call, 
     if (!slot.kept) continue;
     item.state = slot.name;
     item.share = slot.share;
+    item.first = item.share == Share::each || m.same_part.me == 0;
     item.merge = slot.merge;
     item.values = b.slot(slot.name).part(m.first, m.count);
     call(item);
@@ -124,12 +132,12 @@ void Engine::publish_loaded_state() {
   if (unsharder_) unsharder_->reset();
   for (const auto& b : buckets_) {
     b->copy_from_device();
-    strategy_->publish(*b, wire());
+    strategy_->publish(*b, wire(*b));
     b->copy_to_device();
     b->buddy().copy(comm_);
   }
   visit([&](const StateItem& item) {
-    if (item.share == Share::identical) comm_.broadcast(item.values, Rank{0}, {.name = item.parameter});
+    if (item.share == Share::identical && item.box == nullptr) comm_.broadcast(item.values, Rank{0}, {.name = item.parameter});
   });
 }
 
@@ -168,7 +176,7 @@ void Engine::enter_consensus() {
   for (const auto& b : buckets_) {
     collective::Region region = comm_.allocate(b->bytes());
     const Piece whole = b->all_in(region);
-    strategy_->consensus(*b, whole, wire());
+    strategy_->consensus(*b, whole, wire(*b));
     for (const auto& m : b->members()) {  // swapped: what was in the model lies there until the end
       const Piece mine = b->owned_parameter(m), agreed = whole.part(m.first, m.count);
       sync::swap(mine, agreed);

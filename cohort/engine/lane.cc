@@ -9,8 +9,8 @@
 
 namespace cohort::engine {
 
-Lane::Lane(int index, std::unique_ptr<collective::Communicator> comm, StepContext context)
-    : index_(index), comm_(std::move(comm)), context_(context), thread_([this] { run(); }) {}
+Lane::Lane(int index, SpanComms comms, StepContext context)
+    : index_(index), comms_(std::move(comms)), context_(context), thread_([this] { run(); }) {}
 
 Lane::~Lane() {
   bool carrying = false;
@@ -21,7 +21,7 @@ Lane::~Lane() {
   }
   changed_.notify_all();
   // Peers may not have come to this bucket, and may never: without this the thread would wait until its deadline.
-  if (carrying) comm_->abort({Kind::aborted, "the engine was destroyed in the middle of a step", comm_->rank()});
+  if (carrying) comms_.abort({Kind::aborted, "the engine was destroyed in the middle of a step", context_.me});
   thread_.join();
 }
 
@@ -70,7 +70,7 @@ void Lane::run() {
     BucketReport report;
     std::exception_ptr failure;
     try {
-      report = carry(bucket, context_, {.comm = comm_.get()}, pass);
+      report = carry(bucket, context_, {.comm = &comms_.of(bucket), .mean_of = context_.mean_of}, pass);
     } catch (...) {
       failure = std::current_exception();
     }

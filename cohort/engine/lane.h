@@ -11,13 +11,14 @@
 #include <thread>
 #include <vector>
 
+#include "cohort/engine/mesh_spans.h"
 #include "cohort/engine/step.h"
 
 namespace cohort::engine {
 
 class Lane {
  public:
-  Lane(int index, std::unique_ptr<collective::Communicator> comm, StepContext context);
+  Lane(int index, SpanComms comms, StepContext context);
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -32,7 +33,7 @@ class Lane {
   void run();
 
   const int index_;
-  const std::unique_ptr<collective::Communicator> comm_;
+  const SpanComms comms_;
   const StepContext context_;
   std::mutex mutex_;
   std::condition_variable changed_;

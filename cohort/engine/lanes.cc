@@ -13,7 +13,7 @@ void Lanes::open(LaneChoice mine, bool forced) {
   if (fewest < choice_.lanes)
     choice_ = {fewest, comm_.size() == 1 ? "no lane: a single rank has nothing to reduce"
                                          : fmt::format("{} as on the rank with the fewest", fewest)};
-  for (int i = 0; i < choice_.lanes; ++i) lanes_.push_back(std::make_unique<Lane>(i, comm_.split(0), context_));
+  for (int i = 0; i < choice_.lanes; ++i) lanes_.push_back(std::make_unique<Lane>(i, SpanComms(comm_, spans_, true), context_));
 }
 
 void Lanes::expect(const ReductionPass& pass) {
@@ -41,7 +41,8 @@ void Lanes::wait_for_buffer(const sync::BufferPool& pool) {
 // In plan order, as far as they are complete: every rank carries the same bucket next.
 void Lanes::carry_ready(const ReductionPass& pass) {
   while (carried_.size() < buckets_.size() && arrivals_.complete(carried_.size()))
-    carried_.push_back(carry(*buckets_[carried_.size()], context_, {.comm = &comm_}, pass));
+    carried_.push_back(
+        carry(*buckets_[carried_.size()], context_, {.comm = &comms_.of(*buckets_[carried_.size()]), .mean_of = context_.mean_of}, pass));
 }
 
 std::vector<BucketReport> Lanes::await_carried(const ReductionPass& pass) {

@@ -14,8 +14,10 @@ namespace cohort::engine {
 class Lanes {
  public:
   // buckets, arrivals: the engine's. in_hooks: without a lane, a complete bucket is carried at once.
-  Lanes(collective::Communicator& comm, const Buckets& buckets, ArrivalCounter& arrivals, StepContext context, bool in_hooks)
-      : comm_(comm), buckets_(buckets), arrivals_(arrivals), context_(context), in_hooks_(in_hooks) {}
+  // comms: of the calling thread.
+  Lanes(collective::Communicator& comm, const MeshSpans& spans, const SpanComms& comms, const Buckets& buckets, ArrivalCounter& arrivals,
+        StepContext context, bool in_hooks)
+      : comm_(comm), spans_(spans), comms_(comms), buckets_(buckets), arrivals_(arrivals), context_(context), in_hooks_(in_hooks) {}
 
   // Collective: every rank opens as many lanes as the one with the fewest, since hosts may differ in cores. forced: the user's number.
   void open(LaneChoice mine, bool forced);
@@ -34,6 +36,8 @@ class Lanes {
   Lane& lane_of(std::size_t bucket) { return *lanes_[bucket % lanes_.size()]; }
 
   collective::Communicator& comm_;
+  const MeshSpans& spans_;
+  const SpanComms& comms_;
   const Buckets& buckets_;
   ArrivalCounter& arrivals_;
   const StepContext context_;

@@ -15,6 +15,7 @@ struct EngineOptions {
   std::string strategy = "all_reduce(op=average)";
   std::string codec = "none";
   std::uint64_t seed = 0;  // of the job
+  std::string mesh{};      // of the ranks (group/device_mesh.h); empty: all of them are dp
   ByteSize first_bucket{1_MiB};
   ByteSize bucket{25_MiB};
   ByteSize far_bucket{1_MiB};

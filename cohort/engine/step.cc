@@ -76,19 +76,26 @@ void Engine::on_gradient(std::size_t parameter) {
 
 namespace {
 
+// This rank's share of measuring elements that some ranks hold alike, in runs that cut no block.
+collective::Range share_of(std::size_t elements, const sync::Member& m, const sync::Holders& holders) {
+  const int turn = (holders.me + static_cast<int>(m.order)) % holders.count;  // small tensors do not all fall to one rank
+  return collective::part_of(elements, holders.count, turn, optim::kMeasureBlock);
+}
+
 // This rank's own gradients of all members.
 void measure_all(const sync::Bucket& bucket, optim::Measure& found) {
   const auto* const all = static_cast<const std::byte*>(bucket.gradients().data);
-  for (const auto& m : bucket.members()) optim::measure(all + m.first * size_of(bucket.type()), m.count, bucket.type(), found);
+  for (const auto& m : bucket.members()) {
+    const auto part = share_of(m.count, m, m.same_gradient);
+    optim::measure(all + (m.first + part.first) * size_of(bucket.type()), part.size(), bucket.type(), found);
+  }
 }
 
-// Of the gradients that the update will read this rank's part: what it owns, and where all ranks hold the same an even share of the
-// measuring. So every element is counted once, by a rank that holds it.
-void measure_part(const sync::Bucket& bucket, bool same_everywhere, const collective::Communicator& comm, optim::Measure& found) {
+// Of the gradients that the update will read this rank's part: what it owns, and where ranks hold the same an even share of the measuring.
+// So every element is counted once, by a rank that holds it. together: else the gradients are this rank's own.
+void measure_part(const sync::Bucket& bucket, bool together, optim::Measure& found) {
   for (const auto& m : bucket.members()) {
-    const std::size_t owned = bucket.owned(m).count;
-    const int turn = (comm.rank().value + static_cast<int>(m.order)) % comm.size();  // small tensors do not all fall to one rank
-    const auto part = same_everywhere ? collective::part_of(owned, comm.size(), turn, optim::kMeasureBlock) : collective::Range{0, owned};
+    const auto part = share_of(bucket.owned(m).count, m, together ? m.same_part : sync::Holders{});
     const auto* const first = bucket.gradient(m) + part.first * size_of(bucket.type());
     optim::measure(first, part.size(), bucket.type(), found);
   }
@@ -114,8 +121,7 @@ BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, 
   report.seconds.reduce = since(start);
   report.before = before.squared;
   if (!pass.last) return report;
-  if (!context.early_update || context.measure_before)
-    measure_part(bucket, together && !bucket.placement().sharded(), *wire.comm, after);  // for the vote, while memory is hot
+  if (!context.early_update || context.measure_before) measure_part(bucket, together, after);  // for the vote, while memory is hot
   report.finite = after.finite;
   report.after = after.squared;
   if (context.early_update)
@@ -149,7 +155,7 @@ Verdict Engine::finish(std::span<const double> sums) {
 void Engine::update_all() {
   for (const auto& b : buckets_) {
     ++updated_;  // what can fail in update_and_publish() comes after the update
-    update_and_publish(*b, update_context(), wire(), decided_step(), decision_);
+    update_and_publish(*b, update_context(), wire(*b), decided_step(), decision_);
   }
 }
 
@@ -161,7 +167,7 @@ void Engine::close_round(Verdict& verdict) {
   if (schedule_.exchanges_after)
     for (const auto& b : buckets_) {
       const Span span{"exchange models", b->name(), b->bytes()};
-      strategy_->exchange_models(*b, wire());
+      strategy_->exchange_models(*b, wire(*b));
     }
   bool whole = schedule_.ends_round;
   if (whole)

@@ -28,6 +28,8 @@ struct StepContext {
   bool measure_before = false;
   bool in_lane = true;     // beside backward, which has the rank's threads
   std::uint64_t seed = 0;  // of the job, for codecs that draw
+  int mean_of = 0;         // sync::Wire
+  Rank me{};
 };
 
 // What one pass over the gradients is for.

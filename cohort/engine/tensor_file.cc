@@ -58,8 +58,13 @@ void read_run(const checkpoint::Contents& from, const char* group, const std::st
 }
 
 checkpoint::TensorView run_view(const StateItem& item) {
-  return run_view(item.key(), item.shape, static_cast<std::int64_t>(item.run.first), static_cast<std::int64_t>(item.run.count),
-                  borrowed(item.values));
+  const at::Tensor flat = borrowed(item.values);
+  if (item.box == nullptr)
+    return run_view(item.key(), item.shape, static_cast<std::int64_t>(item.run.first), static_cast<std::int64_t>(item.run.count), flat);
+  const checkpoint::PartOf of{item.key(), item.shape, item.run.first, *item.box};
+  const bool all = item.run.count == static_cast<std::size_t>(elements_of(*item.box));
+  return {checkpoint::piece_name(of, item.run.count), stored_type_of(flat),
+          all ? item.box->sizes : checkpoint::Shape{static_cast<std::int64_t>(item.run.count)}, stored_bytes_of(flat), of};
 }
 
 void check_run(const checkpoint::Contents& from, const StateItem& item) {
@@ -67,6 +72,11 @@ void check_run(const checkpoint::Contents& from, const StateItem& item) {
 }
 
 void read_run(const checkpoint::Contents& from, const StateItem& item) {
+  if (item.box != nullptr) {
+    check_run(from, item);
+    return from.read(from.at(item.group, item.key()), *item.box, item.run.first, item.run.count,
+                     {static_cast<std::byte*>(item.values.data), item.values.bytes()});
+  }
   read_run(from, std::string(item.group).c_str(), item.key(), item.shape, static_cast<std::int64_t>(item.run.first), borrowed(item.values));
 }
 

@@ -23,24 +23,25 @@ bool cut_through(const Bucket& bucket, const sync::Member& m) {
 
 }  // namespace
 
-TensorSums::TensorSums(const optim::Optimizer* rule, const Buckets& buckets, int me, int ranks, std::size_t parameters)
+TensorSums::TensorSums(const optim::Optimizer* rule, const Buckets& buckets, bool together, std::size_t parameters)
     : rule_(rule), needs_(rule == nullptr ? optim::Needs{} : rule->needs()) {
   if (needs_.rounds == 0) return;
   tensors_.resize(parameters);
   for (const auto& b : buckets)
-    for (const auto& m : b->members()) tensors_[m.order] = tensor_of(*b, m, me, ranks);
+    for (const auto& m : b->members()) tensors_[m.order] = tensor_of(*b, m, together);
   for (Tensor& t : tensors_) {
     t.word = words_;
     words_ += static_cast<std::size_t>(needs_.per_tensor) * (t.shared ? optim::ExactSum::kWords : 1);
   }
 }
 
-TensorSums::Tensor TensorSums::tensor_of(const Bucket& bucket, const sync::Member& m, int me, int ranks) const {
+TensorSums::Tensor TensorSums::tensor_of(const Bucket& bucket, const sync::Member& m, bool together) const {
   const std::size_t owned = bucket.owned(m).count;
-  if (!bucket.counts().empty()) return {&bucket, &m, 0, owned, cut_through(bucket, m)};
-  const int turn = (me + static_cast<int>(m.order)) % ranks;  // small tensors do not all fall to one rank
-  if (ranks == 1 || owned < kShared) return {&bucket, &m, 0, turn == 0 ? owned : 0, false};
-  const auto part = collective::part_of(owned, ranks, turn, optim::kMeasureBlock);
+  const sync::Holders holders = together ? m.same_part : sync::Holders{};
+  const int turn = (holders.me + static_cast<int>(m.order)) % holders.count;  // small tensors do not all fall to one rank
+  const bool in_parts = m.is_box || cut_through(bucket, m);
+  if (bucket.placement().sharded() || holders.count == 1 || owned < kShared) return {&bucket, &m, 0, turn == 0 ? owned : 0, in_parts};
+  const auto part = collective::part_of(owned, holders.count, turn, optim::kMeasureBlock);
   return {&bucket, &m, part.first, part.size(), true};
 }
 

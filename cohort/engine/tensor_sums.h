@@ -12,8 +12,8 @@ namespace cohort::engine {
 
 class TensorSums {
  public:
-  // Of `parameters` parameters, by their order; rule: none needs none. ranks: those that measure together, of which this is `me`.
-  TensorSums(const optim::Optimizer* rule, const Buckets& buckets, int me, int ranks, std::size_t parameters);
+  // Of `parameters` parameters, by their order; rule: none needs none. together: all ranks are; else this one measures everything.
+  TensorSums(const optim::Optimizer* rule, const Buckets& buckets, bool together, std::size_t parameters);
 
   int rounds() const { return needs_.rounds; }
   std::size_t words() const { return words_; }  // of a round
@@ -30,7 +30,7 @@ class TensorSums {
     bool shared = false;               // so do others
     std::size_t word = 0;              // where its words begin
   };
-  Tensor tensor_of(const Bucket& bucket, const sync::Member& m, int me, int ranks) const;
+  Tensor tensor_of(const Bucket& bucket, const sync::Member& m, bool together) const;
 
   const optim::Optimizer* const rule_;
   const optim::Needs needs_;

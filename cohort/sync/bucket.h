@@ -26,11 +26,19 @@
 
 namespace cohort::sync {
 
+// So many ranks hold the same of a tensor, and this is the me-th of them.
+struct Holders {
+  int count = 1, me = 0;
+};
+
 struct Member {
   std::string name;
   Shape shape{};
   optim::Group group{};              // its own hyper-parameters
   std::size_t order = 0;             // place among all parameters of the model, which no bucket plan changes
+  bool is_box = false;               // of a larger tensor, other boxes of which are on other ranks
+  Holders same_gradient{};           // of this rank's own gradient
+  Holders same_part{};               // of what this rank owns of the reduced one, and of the parameter
   std::size_t first = 0, count = 0;  // elements in the flat memory
   Range range() const { return {first, count}; }
 };

@@ -26,6 +26,7 @@ struct Keep {
 struct Placement {
   Keep grad{}, agreed{}, master{}, live{}, state{};
   int ranks = 1, me = 0;  // of those that the bucket is spread over
+  int span = 0;           // which set of ranks those are (engine/mesh_spans.h)
   bool buddy = false;     // every rank also keeps what only the rank before it has
   std::string folder{};   // of Home::file
 

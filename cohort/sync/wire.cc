@@ -1,10 +1,14 @@
 #include "cohort/sync/wire.h"
 
+#include "cohort/sync/elements.h"
+
 namespace cohort::sync {
 
 using collective::Op;
 
-void Wire::reduce(Bucket& bucket, Op op) const {
+void Wire::reduce(Bucket& bucket, Op wanted) const {
+  const bool mean_of_others = wanted == Op::average && mean_of > 0 && mean_of != comm->size();
+  const Op op = mean_of_others ? Op::sum : wanted;
   if (CodedReduce* coded = bucket.coded()) {
     coded->reduce(*comm, bucket.gradients(), bucket.placement().sharded() ? bucket.reduce_output() : Piece{}, op, step, call(bucket));
   } else if (bucket.placement().sharded()) {
@@ -12,6 +16,7 @@ void Wire::reduce(Bucket& bucket, Op op) const {
   } else {
     comm->all_reduce(bucket.gradients(), op, call(bucket));
   }
+  if (mean_of_others) scale(bucket.placement().sharded() ? bucket.reduce_output() : bucket.gradients(), 1.0 / mean_of);
   bucket.mark_reduced();
 }
 
