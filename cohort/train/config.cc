@@ -16,6 +16,7 @@
 #endif
 #include "cohort/base/model_sizes.h"
 #include "cohort/codec/codec_row.h"
+#include "cohort/group/device_mesh.h"
 #include "cohort/optim/groups.h"
 #include "cohort/optim/loss_scale.h"
 #include "cohort/optim/rule.h"
@@ -159,6 +160,9 @@ void fields(TrainConfig& c, FieldList& f) {
   f("sync", c.sync, "how ranks train together: " + strategies());
   f("codec", c.codec,
     "how gradients are sent in fewer bytes (docs/codecs.md): none, " + list_of(codec::codecs()) + "; with all_reduce and zero");
+  f("mesh", c.mesh,
+    "the ranks as a grid, dp=2,tp=2: dp ranks take different samples, tp ranks share layers out; one size may be -1, the rest; empty: dp "
+    "alone (docs/mesh.md)");
   f("backend", c.backend, collective::backend_names(),
     "who moves gradients between ranks: native, or another library (docs/backends.md), which needs deterministic=false; auto: the "
     "fastest that is here");
@@ -255,6 +259,20 @@ void check_device(const TrainConfig& config) {
     throw_failure(Kind::usage, "{} is for the CPU: turn it off, or take device=cpu instead of {}", only_cpu, device);
 }
 
+// What has not been tried with layers that ranks share out, or cannot be.
+void check_mesh(const TrainConfig& config) {
+  for (const auto& axis : group::parse_mesh(config.mesh))
+    if (axis.name != "dp" && axis.name != "tp" && axis.size != 1)
+      throw_failure(Kind::usage, "mesh={}: models are trained over dp and tp; no layer here uses {}", config.mesh, axis.name);
+  if (!splits_model(config)) return;
+  const auto refuse = [&](std::string_view what, std::string_view why) {
+    throw_failure(Kind::usage, "mesh={} does not go with {}: {}", config.mesh, what, why);
+  };
+  if (config.device != "cpu") refuse("device=" + config.device, "what tp ranks add up lies in the host's memory; take device=cpu");
+  if (has_buddy_copies(config)) refuse("buddy=true", "a lost rank's part of the layers has no copy that survivors can take up");
+  if (config.observe.plan) refuse("observe.plan", "predictions know no layers that ranks share out");
+}
+
 }  // namespace
 
 void check(const TrainConfig& config) {
@@ -277,6 +295,7 @@ void check(const TrainConfig& config) {
   check_precision(config);
   check_codec(config);
   check_device(config);
+  check_mesh(config);
   if (config.deterministic && config.backend != "native" && config.backend != "auto")
     throw_failure(Kind::usage,
                   "backend={} adds in an order of its own, so runs would not repeat bit for bit: say deterministic=false too, or "
@@ -289,6 +308,7 @@ engine::EngineOptions engine_options(const TrainConfig& config) {
   options.strategy = config.sync;
   options.codec = config.codec;
   options.seed = static_cast<std::uint64_t>(config.seed);
+  options.mesh = config.mesh;
   return options;
 }
 
@@ -304,6 +324,10 @@ std::string run_folder(const TrainConfig& config) { return config.out.empty() ? 
 bool shards_state(const TrainConfig& config) { return placement_of(config).sharded(); }
 bool has_buddy_copies(const TrainConfig& config) { return placement_of(config).buddy; }
 bool drifts(const TrainConfig& config) { return sync::make(config.sync)->semantics().drifts(); }
+bool splits_model(const TrainConfig& config) {
+  const auto axes = group::parse_mesh(config.mesh);
+  return std::any_of(axes.begin(), axes.end(), [](const group::MeshAxis& axis) { return axis.name != "dp" && axis.size != 1; });
+}
 
 void check_elastic(const TrainConfig& config) {
   const auto refuse = [](std::string_view what, std::string_view why) {
@@ -317,6 +341,10 @@ void check_elastic(const TrainConfig& config) {
   if (config.backend != "native")
     refuse(fmt::format("backend={}", config.backend), "it keeps to the ranks it was opened with; take backend=native");
   if (config.observe.plan) refuse("observe.plan", "a prediction is for one number of ranks");
+  if (splits_model(config)) refuse(fmt::format("mesh={}", config.mesh), "a rank that is lost takes its part of the layers with it");
+  const auto axes = group::parse_mesh(config.mesh);
+  if (std::ranges::any_of(axes, [](const group::MeshAxis& axis) { return axis.size > 1; }))
+    refuse(fmt::format("mesh={}", config.mesh), "its number of ranks changes; leave the mesh out");
 }
 
 }  // namespace cohort::train

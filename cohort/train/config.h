@@ -73,6 +73,7 @@ struct TrainConfig {
   bool deterministic = true;
   std::string sync = "all_reduce(op=sum)";
   std::string codec = "none";
+  std::string mesh{};
   std::string optimizer = "sgd(lr=0.05, momentum=0.9, weight_decay=5e-4)";
   bool sync_batch_norm = false;
   Precision precision = Precision::fp32;
@@ -82,17 +83,18 @@ struct TrainConfig {
   int max_skipped_steps = 20;
   DataConfig data;
   OptimizerConfig optim;
-  engine::EngineOptions engine;  // without its strategy, which is `sync`: see engine_options()
+  engine::EngineOptions engine;  // without its strategy and mesh, which are `sync` and `mesh`: see engine_options()
   CheckpointConfig checkpoint;
   ObserveConfig observe;
 };
 void fields(TrainConfig& c, FieldList& f);
-engine::EngineOptions engine_options(const TrainConfig& config);  // config.engine with the strategy that config.sync says
+engine::EngineOptions engine_options(const TrainConfig& config);  // config.engine with config.sync and config.mesh
 
 // Kind::usage with the reason for combinations that cannot be. Specs are parsed as far as that needs no torch.
 void check(const TrainConfig& config);
 // Kind::usage with the reason for what an elastic job cannot have: early_update, whatever is tied to one set of ranks or to a device.
 void check_elastic(const TrainConfig& config);
+bool splits_model(const TrainConfig& config);            // ranks of the mesh share layers out
 bool shards_state(const TrainConfig& config);            // no rank has all of the optimizer's state
 bool has_buddy_copies(const TrainConfig& config);        // and one that is lost has a buddy that does
 bool drifts(const TrainConfig& config);                  // every rank has a model of its own between two sync rounds

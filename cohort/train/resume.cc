@@ -53,6 +53,7 @@ constexpr SettingRule kRules[] = {
     {"data.train", Rule::own},
     {"optimizer", Rule::own},
     {"model", Rule::noted, "the tensors fit"},
+    {"mesh", Rule::noted, "every rank reads the part that it holds now"},
     {"data.batch", Rule::noted, "what is left of the epoch is cut anew"},
     {"data.accumulate", Rule::noted, "what is left of the epoch is cut anew"},
     {"optim.schedule", Rule::noted, "its position is the number of updates made"},

@@ -82,7 +82,7 @@ CheckpointManager::CheckpointManager(collective::Communicator& comm, TrainLoop& 
       config_text_(std::move(config_text)),
       folder_(run_folder(config) + "/checkpoints"),
       fence_(fence_of(comm, std::move(fence))),
-      sharded_(loop.engine().shards_state() || loop.engine().has_own_state()),
+      sharded_(loop.engine().shards_state() || loop.engine().has_own_state() || loop.engine().has_boxes()),
       sharded_parameters_(sharded_parameters(comm, loop)),
       pending_saves_(std::make_shared<PendingSaves>()),
       job_goes_on_(fence_.epoch > 0) {
@@ -248,7 +248,7 @@ bool CheckpointManager::finite() {
     loop_.engine().visit([&](const StateItem& item) {
       if (item.state.empty()) look(std::string(item.parameter), engine::borrowed(item.values));
     });
-  else if (store_)
+  else if (store_ || loop_.engine().has_boxes())
     for (const auto& [name, p] : loop_.model().named_parameters()) look(name, p.detach());
   std::int32_t bad = found.empty() ? 0 : 1;
   comm_.all_reduce(collective::piece(std::span(&bad, 1)), collective::Op::max, {.name = "are all parameters finite"});

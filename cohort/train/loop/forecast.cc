@@ -88,9 +88,11 @@ PassTimes time_passes(const optim::Optimizer& rule, const plan::ModelProfile& pr
 
 double time_data(const TrainConfig& config, const std::shared_ptr<const data::Dataset>& set) {
   if (config.data.threads > 0) return 0;  // made on other threads
+  TrainConfig alone = config;
+  alone.mesh.clear();
   data::Transforms transforms;
   if (set->form().input != data::Input::tokens) transforms = data::Transforms::parse(config.data.transforms, *set);
-  data::Loader loader(set, {.share = share_of(config, set->size(), 1, 0), .transforms = transforms, .threads = 0});
+  data::Loader loader(set, {.share = share_of(alone, set->size(), 1, 0), .transforms = transforms, .threads = 0});
   return best_of([&] { loader.next(Deadline::in(kBatchPatience)); }) / config.data.accumulate;
 }
 
@@ -173,6 +175,8 @@ void add_times(plan::PlanInput& input, const TrainConfig& config, const Forecast
 }  // namespace
 
 plan::PlanInput gather_plan_input(const TrainConfig& config, const ForecastOptions& options) {
+  if (splits_model(config))
+    throw_failure(Kind::usage, "mesh={}: predictions know no layers that ranks share out; plan without it, or with dp alone", config.mesh);
   at::set_num_threads(options.threads);
   nn::load_plugins(config.plugins);
   plan::PlanInput plan_input{

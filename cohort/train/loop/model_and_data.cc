@@ -11,6 +11,7 @@
 #include "cohort/base/text.h"
 #include "cohort/data/class_names.h"
 #include "cohort/data/limits.h"
+#include "cohort/group/device_mesh.h"
 #include "cohort/nn/autocast.h"
 #include "cohort/nn/batch.h"
 #include "cohort/nn/plugin.h"
@@ -169,9 +170,10 @@ void check_precision(nn::Model& model, Precision precision, const std::string& s
 }
 
 data::Share share_of(const TrainConfig& config, std::int64_t samples, int ranks, int rank) {
+  const group::DeviceMesh mesh(ranks, config.mesh);
   return {.samples = samples,
-          .ranks = ranks,
-          .rank = rank,
+          .ranks = mesh.size("dp"),
+          .rank = mesh.coordinate(Rank{rank}, "dp"),
           .batch = static_cast<std::int64_t>(config.data.batch) * config.data.accumulate,
           .seed = static_cast<std::uint64_t>(config.seed),
           .drop_last = config.data.drop_last,

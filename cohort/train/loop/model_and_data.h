@@ -39,7 +39,7 @@ TrainConfig settings_for(TrainConfig config, const ModelAndData& m);
 void set_limits(const DataConfig& config);  // of what files may ask for (data/limits.h), for this process
 ModelAndData load_model_and_data(const TrainConfig& config);
 
-// How the training set is shared out, on this rank.
+// How the training set is shared out, on this rank: over the dp places of config.mesh, so that the tp ranks of one have the same samples.
 data::Share share_of(const TrainConfig& config, std::int64_t samples, int ranks, int rank);
 
 // Tries one sample of zeros. Kind::usage with both shapes when the model does not take what the set gives, or has fewer classes.

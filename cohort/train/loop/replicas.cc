@@ -14,10 +14,11 @@
 namespace cohort::train {
 namespace {
 
-// Ranks by checksum, the most common one first.
-std::vector<std::pair<std::uint32_t, std::vector<int>>> ranks_by_checksum(std::span<const std::uint32_t> of_tensor) {
+// Ranks by checksum, the most common one first. who: those ranks; none: 0, 1 ..
+std::vector<std::pair<std::uint32_t, std::vector<int>>> ranks_by_checksum(std::span<const std::uint32_t> of_tensor,
+                                                                          std::span<const Rank> who) {
   std::map<std::uint32_t, std::vector<int>> found;
-  for (std::size_t r = 0; r < of_tensor.size(); ++r) found[of_tensor[r]].push_back(static_cast<int>(r));
+  for (std::size_t r = 0; r < of_tensor.size(); ++r) found[of_tensor[r]].push_back(who.empty() ? static_cast<int>(r) : who[r].value);
   std::vector<std::pair<std::uint32_t, std::vector<int>>> sorted(found.begin(), found.end());
   std::ranges::stable_sort(sorted, std::greater{}, [](const auto& same) { return same.second.size(); });
   return sorted;
@@ -42,15 +43,16 @@ std::vector<std::uint32_t> checksums(const nn::NamedTensors& tensors) {
   return sums;
 }
 
-std::optional<std::string> describe_divergence(std::span<const std::string> names, std::span<const std::uint32_t> sums, std::int64_t step) {
+std::optional<std::string> describe_divergence(std::span<const std::string> names, std::span<const std::uint32_t> sums, std::int64_t step,
+                                               std::span<const Rank> who) {
   const std::size_t ranks = names.empty() ? 0 : sums.size() / names.size();
   std::vector<std::uint32_t> one(ranks);
   for (std::size_t t = 0; t < names.size(); ++t) {
     for (std::size_t r = 0; r < ranks; ++r) one[r] = sums[r * names.size() + t];
-    const auto found = ranks_by_checksum(one);
+    const auto found = ranks_by_checksum(one, who);
     if (found.size() < 2) continue;
     std::vector<std::string> all;
-    for (const auto& [sum, who] : found) all.push_back(fmt::format("{:08x} on {}", sum, ranks_text(who)));
+    for (const auto& [sum, holders] : found) all.push_back(fmt::format("{:08x} on {}", sum, ranks_text(holders)));
     std::vector<int> minority;
     for (std::size_t c = 1; c < found.size(); ++c) minority.insert(minority.end(), found[c].second.begin(), found[c].second.end());
     std::ranges::sort(minority);
@@ -66,21 +68,38 @@ std::optional<std::string> describe_divergence(std::span<const std::string> name
 
 std::optional<std::string> compare_replicas(collective::Communicator& comm, const nn::NamedTensors& tensors, std::int64_t step,
                                             int holders) {
-  if (comm.size() == 1 || holders == 1 || tensors.empty()) return std::nullopt;
+  std::vector<std::vector<Rank>> one(1);
+  for (Rank rank{0}; rank.value < (holders < 0 ? comm.size() : holders); ++rank.value) one[0].push_back(rank);
+  return compare_replicas(comm, tensors, step, one);
+}
+
+std::optional<std::string> compare_replicas(collective::Communicator& comm, const nn::NamedTensors& tensors, std::int64_t step,
+                                            std::span<const std::vector<Rank>> groups) {
+  if (comm.size() == 1 || groups.front().size() == 1 || tensors.empty()) return std::nullopt;
   const Span span{"compare replicas"};
   std::vector<std::uint32_t> mine = checksums(tensors);
   std::int64_t all = net::crc32c(std::as_bytes(std::span(mine)));
-  const auto ranks = static_cast<std::size_t>(comm.size()), judged = holders < 0 ? ranks : static_cast<std::size_t>(holders);
+  const auto ranks = static_cast<std::size_t>(comm.size());
   std::vector<std::int64_t> everyones(ranks);
   comm.all_gather(collective::piece(std::span(&all, 1)), collective::piece(std::span(everyones)), {.name = "checksums of replicas"});
-  if (std::ranges::all_of(std::span(everyones).first(judged), [&](std::int64_t other) { return other == everyones[0]; }))
+  const auto of = [&](Rank rank) { return everyones[static_cast<std::size_t>(rank.value)]; };
+  if (std::ranges::all_of(groups, [&](const std::vector<Rank>& group) {
+        return std::ranges::all_of(group, [&](Rank rank) { return of(rank) == of(group[0]); });
+      }))
     return std::nullopt;
   std::vector<std::int64_t> wide(mine.begin(), mine.end()), each(mine.size() * ranks);
   comm.all_gather(collective::piece(std::span(wide)), collective::piece(std::span(each)), {.name = "checksums of every tensor"});
   std::vector<std::string> names;
   for (const auto& [name, tensor] : tensors) names.push_back(name);
-  const std::vector<std::uint32_t> sums(each.begin(), each.begin() + static_cast<std::ptrdiff_t>(mine.size() * judged));
-  return describe_divergence(names, sums, step);
+  for (const std::vector<Rank>& group : groups) {
+    std::vector<std::uint32_t> sums;
+    for (const Rank rank : group) {
+      const auto first = each.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rank.value) * mine.size());
+      sums.insert(sums.end(), first, first + static_cast<std::ptrdiff_t>(mine.size()));
+    }
+    if (auto text = describe_divergence(names, sums, step, group)) return text;
+  }
+  return std::nullopt;
 }
 
 }  // namespace cohort::train

@@ -20,11 +20,16 @@ std::vector<std::uint32_t> checksums(const nn::NamedTensors& tensors);
 
 // sums: of every tensor, of rank 0, then of rank 1 .. none: they are equal. "after update 200 rank 2 holds other values than the others:
 // .."
-std::optional<std::string> describe_divergence(std::span<const std::string> names, std::span<const std::uint32_t> sums, std::int64_t step);
+// who: the ranks, where they are not 0, 1 ..
+std::optional<std::string> describe_divergence(std::span<const std::string> names, std::span<const std::uint32_t> sums, std::int64_t step,
+                                               std::span<const Rank> who = {});
 
 // Collective: what describe_divergence() says, the same on every rank. Of the first `holders` ranks; -1: of all.
 std::optional<std::string> compare_replicas(collective::Communicator& comm, const nn::NamedTensors& tensors, std::int64_t step,
                                             int holders = -1);
+// Likewise where each of these groups of ranks, all of one size, holds other tensors (those along dp of a mesh).
+std::optional<std::string> compare_replicas(collective::Communicator& comm, const nn::NamedTensors& tensors, std::int64_t step,
+                                            std::span<const std::vector<Rank>> groups);
 
 // What a run prints where no tensor is replicated.
 inline constexpr const char* kNothingToCompare = "check_replicas has nothing to compare: all parameters are sharded";

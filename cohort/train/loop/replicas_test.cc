@@ -64,6 +64,19 @@ TEST(Replicas, RanksThatDoNotHoldTheStateYetHaveNoSay) {
   });
 }
 
+TEST(Replicas, PartsOfATensorAreComparedAmongTheRanksThatHoldTheSamePart) {
+  collective::run_ranks(6, [&](Communicator& comm) {
+    const std::vector<std::vector<Rank>> along_dp{{Rank{0}, Rank{2}, Rank{4}}, {Rank{1}, Rank{3}, Rank{5}}};
+    const at::Tensor part = at::full({64}, comm.rank().value % 2);
+    EXPECT_FALSE(compare_replicas(comm, {{"fc1.weight", part}}, 3, along_dp));
+    if (comm.rank() == Rank{3}) part[5] = 2;
+    const auto text = compare_replicas(comm, {{"fc1.weight", part}}, 3, along_dp);
+    ASSERT_TRUE(text) << "on every rank";
+    EXPECT_THAT(*text, HasSubstr("after update 3 rank 3 holds other values than the others: 'fc1.weight'"));
+    EXPECT_THAT(*text, HasSubstr("on ranks 1, 5,"));
+  });
+}
+
 TEST(Replicas, ARankAloneHasNothingToCompare) {
   collective::run_ranks(1, [&](Communicator& comm) { EXPECT_FALSE(compare_replicas(comm, {{"w", at::ones(3)}}, 1)); });
 }

@@ -43,6 +43,7 @@ RunLogger::RunLogger(collective::Communicator& comm, const TrainConfig& config, 
       folder_(run_folder(config)),
       first_(comm.rank().value == 0),
       scaled_(loop.scale().scales()),
+      global_batch_(static_cast<double>(loop.global_batch())),
       may_write_(std::move(may_write)),
       curves_(loop.objective().metrics) {
   if (config.observe.trace) start_trace();
@@ -115,8 +116,7 @@ void RunLogger::epoch_starts(std::int64_t epoch, std::int64_t epochs, std::int64
   if (config_.observe.trace && !Trace::on()) open_trace();
   if (!first_) return;
   write_settings();
-  progress_->start(fmt::format("epoch {}/{}", epoch + 1, epochs), static_cast<std::uint64_t>(total),
-                   static_cast<double>(config_.data.batch) * config_.data.accumulate * comm_.size());
+  progress_->start(fmt::format("epoch {}/{}", epoch + 1, epochs), static_cast<std::uint64_t>(total), global_batch_);
   progress_->update(static_cast<std::uint64_t>(done));
 }
 

@@ -51,6 +51,7 @@ class RunLogger {
   const std::string config_text_, folder_;
   const bool first_;   // rank 0
   const bool scaled_;  // the loss is
+  const double global_batch_;
   const std::function<bool()> may_write_;
   const Clock::time_point start_ = Clock::now();
   observe::PhaseSeconds phases_;

@@ -36,8 +36,10 @@ void check_model(const Contents& from, TrainLoop& loop, const std::set<std::stri
     mine.insert(name);
     const auto* stored = from.find(kModelGroup, name);
     if (stored == nullptr) refuse(fmt::format("it has no {}", name));
-    if (!sharded.contains(name) && !std::equal(stored->shape.begin(), stored->shape.end(), t.sizes().begin(), t.sizes().end()))
-      refuse(fmt::format("its {} is of [{}], this run's of [{}]", name, fmt::join(stored->shape, ", "), fmt::join(t.sizes(), ", ")));
+    const auto part = loop.shards().find(name);
+    const Shape shape = part == loop.shards().end() ? t.sizes().vec() : part->second.whole;
+    if ((!sharded.contains(name) || part != loop.shards().end()) && stored->shape != shape)
+      refuse(fmt::format("its {} is of [{}], this run's of [{}]", name, fmt::join(stored->shape, ", "), fmt::join(shape, ", ")));
   }
   for (const auto& stored : from.tensors())
     if (stored.group == kModelGroup && !mine.contains(stored.name)) refuse(fmt::format("this run's has no {}", stored.name));
@@ -62,6 +64,29 @@ nn::NamedTensors replicated_tensors(TrainLoop& loop, const std::set<std::string>
   auto all = model_tensors(loop.model());
   std::erase_if(all, [&](const auto& entry) { return sharded.contains(entry.first); });
   return all;
+}
+
+// As the engine visits what it trains: frozen parameters that ranks of a mesh share out. Those along dp hold the same.
+void visit_frozen_boxes(collective::Communicator& comm, TrainLoop& loop, const std::function<void(const StateItem&)>& call) {
+  const auto trained = loop.engine().trained();
+  for (const auto& [name, t] : loop.model().named_parameters()) {
+    const auto part = loop.shards().find(name);
+    if (part == loop.shards().end() || std::ranges::find(trained, name) != trained.end()) continue;
+    const ShardSpec& spec = part->second;
+    StateItem item{.group = kModelGroup,
+                   .parameter = name,
+                   .state = {},
+                   .shape = spec.whole,
+                   .run = {0, static_cast<std::size_t>(t.numel())},
+                   .values = nn::piece(t.detach())};
+    item.box = &spec.box;
+    item.first = loop.mesh().coordinate(comm.rank(), "dp") == 0;
+    call(item);
+  }
+}
+
+bool has_file(const checkpoint::Snapshot& made, const std::string& name) {
+  return std::ranges::any_of(made.files(), [&](const checkpoint::TensorFile& file) { return file.name == name; });
 }
 
 // One item of the engine's state. What is each rank's own comes back bit for bit on the same number of ranks; on another one all ranks
@@ -92,8 +117,9 @@ nn::NamedTensors model_tensors(const nn::Model& model) {
 }
 
 std::set<std::string> sharded_parameters(collective::Communicator& comm, TrainLoop& loop) {
-  if (!loop.engine().shards_parameters()) return {};
   std::set<std::string> mine, all;
+  for (const auto& [name, spec] : loop.shards()) all.insert(name);
+  if (!loop.engine().shards_parameters()) return all;
   loop.engine().visit([&](const StateItem& item) { mine.emplace(item.parameter); });
   const auto names = loop.model().named_parameters();
   std::vector<std::int32_t> seen;
@@ -107,21 +133,24 @@ std::set<std::string> sharded_parameters(collective::Communicator& comm, TrainLo
 void write_state(checkpoint::Snapshot& into, collective::Communicator& comm, TrainLoop& loop, const std::set<std::string>& sharded) {
   auto& engine = loop.engine();
   const int rank = comm.rank().value;
+  const bool boxes = engine.has_boxes(), model_in_pieces = engine.shards_parameters() || boxes;
   const auto shard = [&](std::string_view group) { return checkpoint::shard_file(group, rank, comm.size()); };
   const auto file = [&](std::string_view group, bool pieces) { return pieces ? shard(group) : checkpoint::whole_file(group); };
   if (rank == 0)
     for (const auto& [name, t] : replicated_tensors(loop, sharded))
-      into.add(file(kModelGroup, engine.shards_parameters()), whole_view(name, t.detach().cpu()));
-  engine.visit([&](const StateItem& item) {
+      into.add(file(kModelGroup, model_in_pieces), whole_view(name, t.detach().cpu()));
+  const auto write = [&](const StateItem& item) {
     if (item.share == Share::each) return into.add(shard(engine::kLocalGroup), engine::local_view(rank, item));
-    if (item.share == Share::identical && rank != 0) return;
-    if (item.group == kModelGroup && !engine.shards_parameters()) return;  // rank 0 has written it
-    into.add(file(item.group, item.share == Share::cut), engine::run_view(item));
-  });
-  if (rank == 0 || engine.shards_parameters())
-    into.set_metadata(file(kModelGroup, engine.shards_parameters()), {{"format", "pt"}, {"model", into.manifest.texts["model"]}});
-  if (!engine.drifts() && (rank == 0 || engine.shards_state()))
-    into.set_metadata(file(kOptimizerGroup, engine.shards_state()), {{"rule", engine.rule()->spec()}});
+    if (!item.first) return;
+    if (item.group == kModelGroup && !engine.shards_parameters() && item.box == nullptr) return;  // rank 0 has written it
+    into.add(file(item.group, item.share == Share::cut || boxes), engine::run_view(item));
+  };
+  engine.visit(write);
+  visit_frozen_boxes(comm, loop, write);
+  if (rank == 0 || engine.shards_parameters() || has_file(into, shard(kModelGroup)))
+    into.set_metadata(file(kModelGroup, model_in_pieces), {{"format", "pt"}, {"model", into.manifest.texts["model"]}});
+  if (!engine.drifts() && (rank == 0 || engine.shards_state() || has_file(into, shard(kOptimizerGroup))))
+    into.set_metadata(file(kOptimizerGroup, engine.shards_state() || boxes), {{"rule", engine.rule()->spec()}});
   if (engine.has_own_state())
     into.set_metadata(shard(engine::kLocalGroup),
                       {{"rule", engine.rule()->spec()}, {kResidualWeight, fmt::format("{}", engine.residual_weight())}});
@@ -148,7 +177,7 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
                 StateToRead of_optimizer) {
   auto& engine = loop.engine();
   const auto replicated = replicated_tensors(loop, sharded);
-  const bool all_read = engine.shards_state() || engine.has_own_state();
+  const bool all_read = engine.shards_state() || engine.has_own_state() || engine.has_boxes();
   const int rank = comm.rank().value;
   job::run_on_all(comm, "tensors of the checkpoint", [&] {
     if (rank != 0 && !all_read) return;
@@ -156,11 +185,13 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
     if (rank == 0) check_model(from, loop, sharded);
     if (rank == 0)
       for (const auto& [name, t] : replicated) read_run(from, kModelGroup, name, t.sizes(), 0, t.detach());
-    engine.visit([&](const StateItem& item) {
-      if (item.share == Share::identical && (rank != 0 || item.group == kModelGroup)) return;
-      if (item.group == kModelGroup && item.share == Share::cut && !engine.shards_parameters()) return;
+    const auto read = [&](const StateItem& item) {
+      if (item.share == Share::identical && item.box == nullptr && (rank != 0 || item.group == kModelGroup)) return;
+      if (item.group == kModelGroup && item.share == Share::cut && item.box == nullptr && !engine.shards_parameters()) return;
       read_item(from, loop, rank, comm.size(), item, of_optimizer);
-    });
+    };
+    engine.visit(read);
+    visit_frozen_boxes(comm, loop, read);
     if (engine.has_own_state()) {
       const auto metadata = from.metadata(engine::kLocalGroup);
       if (const auto weight = metadata.find(kResidualWeight); weight != metadata.end())

@@ -19,7 +19,7 @@ using engine::kModelGroup, engine::kOptimizerGroup;
 
 nn::NamedTensors model_tensors(const nn::Model& model);  // parameters, then buffers
 
-// Names of the parameters that are sharded (stage 3). Collective.
+// Names of the parameters that rank 0 does not have all of: sharded ones (stage 3), and those that ranks of a mesh share out. Collective.
 std::set<std::string> sharded_parameters(collective::Communicator& comm, TrainLoop& loop);
 
 // What this rank writes.

@@ -19,6 +19,7 @@
 #include "cohort/job/run_on_all.h"
 #include "cohort/nn/autocast.h"
 #include "cohort/nn/batch.h"
+#include "cohort/nn/parallel/linear.h"
 #include "cohort/nn/sync_batch_norm.h"
 #include "cohort/nn/tensor.h"
 #include "cohort/train/loop/replicas.h"
@@ -71,6 +72,7 @@ TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, 
     : comm_(comm),
       config_(config),
       status_(status),
+      mesh_(comm.size(), config.mesh),
       cores_(ranks_here > cores ? std::optional<CoreWait>(std::in_place) : std::nullopt),
       model_(std::move(m.model)),
       model_spec_(m.name),
@@ -86,7 +88,8 @@ TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, 
       recomputing_(plan_recompute(comm, config, model_)) {
   model_.wrap_blocks(recomputing_.wrapper);
   if (config.sync_batch_norm) {
-    norm_comm_ = comm.split(0);
+    const auto dp = mesh_.along("dp");
+    norm_comm_ = comm.split(dp.group_of[static_cast<std::size_t>(comm.rank().value)], dp.place_of(comm.rank()));
     nn::convert_sync_batchnorm(model_.root(), *norm_comm_);
   }
   auto rule = optim::make(config.optimizer);
@@ -94,6 +97,8 @@ TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, 
   auto all = parameters(*rule);
   for (const auto& p : all) nn::broadcast(comm, p.tensor.detach(), Rank{0}, {.name = p.name});
   for (const auto& [name, buffer] : model_.named_buffers()) nn::broadcast(comm, buffer, Rank{0}, {.name = name});
+  parameter_count_ = model_.parameter_count();
+  split_model(all);
   engine::assign_units(model_, all);
   job::run_on_all(comm, "device", [&] { device_ = device_for(config.device, comm.rank()); });
   if (!device_.is_cpu()) model_.root().to(device_);
@@ -108,6 +113,27 @@ TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, 
   if (engine_->shards_parameters()) model_.wrap_blocks(engine_->block_wrapper(recomputing_.wrapper));
   steps_per_epoch_ = data::steps_of(share());
   start_at(0, 0, 0);
+}
+
+// Each tp rank keeps its part of the layers that can be shared out.
+void TrainLoop::split_model(std::vector<engine::Parameter>& parameters) {
+  if (mesh_.size("tp") == 1) return;
+  const auto tp = mesh_.along("tp");
+  tp_comm_ = comm_.split(tp.group_of[static_cast<std::size_t>(comm_.rank().value)], tp.place_of(comm_.rank()));
+  job::run_on_all(comm_, "layers that ranks share", [&] {
+    shards_ = nn::shard_linears(model_.root(), *tp_comm_);
+    if (shards_.empty())
+      throw_failure(Kind::usage, "mesh={}: model '{}' has no layer that tp ranks can share; take one that does, as tp_mlp, or dp alone",
+                    config_.mesh, model_spec_);
+  });
+  for (auto& p : parameters)
+    if (const auto spec = shards_.find(p.name); spec != shards_.end()) p.shard = spec->second, p.cut = {"tp"};
+}
+
+bool TrainLoop::counts() const {
+  for (const auto& axis : mesh_.others({"dp"}))
+    if (mesh_.coordinate(comm_.rank(), axis) != 0) return false;
+  return true;
 }
 
 std::vector<engine::Parameter> TrainLoop::parameters(const optim::Optimizer& rule) {
@@ -165,7 +191,7 @@ double TrainLoop::compute(const data::Batch& batch) {
   for (int k = 0; k < micro_batches; ++k) {
     const std::int64_t first = batch.count * k / micro_batches, last = batch.count * (k + 1) / micro_batches;
     engine_->begin({.step = step_ + 1 - scale_.skipped() - optimizer_start_,
-                    .lr = schedule_.lr(step_, total_, base_lr_, comm_.size()),
+                    .lr = schedule_.lr(step_, total_, base_lr_, mesh_.size("dp")),
                     .grad_scale = 1 / scale_.value()},
                    k + 1 == micro_batches);
     // The end of an epoch: other ranks have samples, this one none. It takes part where they need its statistics or parameters.
@@ -204,8 +230,8 @@ StepResult TrainLoop::train_step() {
   const data::Batch batch = loader_->next(Deadline::in(kDataTimeout));
   result.phases[observe::Phase::other] = seconds_since(start);
   torch::manual_seed(
-      mix(static_cast<std::uint64_t>(config_.seed), static_cast<std::uint64_t>(step_), static_cast<std::uint64_t>(comm_.rank().value)));
-  result.lr = schedule_.lr(step_, total_, base_lr_, comm_.size());
+      mix(static_cast<std::uint64_t>(config_.seed), static_cast<std::uint64_t>(step_), static_cast<std::uint64_t>(share().rank)));
+  result.lr = schedule_.lr(step_, total_, base_lr_, mesh_.size("dp"));
   const auto computing = Clock::now();
   status_.set_phase("forward and backward");
   buffers_equal_ = false;
@@ -213,7 +239,7 @@ StepResult TrainLoop::train_step() {
   const double loss = told(fmt::format("epoch {}, step {}", batch.epoch, batch.step), [&] { return compute(batch); });
   const double computed = seconds_since(computing), busy = computed - (stolen_seconds() - stolen);
   std::vector<double> sums(2 + static_cast<std::size_t>(comm_.size()));
-  sums[0] = loss;
+  sums[0] = counts() ? loss : 0;
   sums.back() = leaves_ ? 1 : 0;
   if (std::exchange(warm_, true) && batch.count > 0)  // the first step is no measure of the others
     sums[1 + static_cast<std::size_t>(comm_.rank().value)] = std::max(busy, 1e-9) / static_cast<double>(batch.count);
@@ -296,10 +322,19 @@ nn::NamedTensors TrainLoop::replicas() const {
   return replicated;
 }
 
+// Parts of a parameter are the same along dp only.
+std::optional<std::string> TrainLoop::difference_of_replicas() const {
+  nn::NamedTensors everywhere = replicas(), parts;
+  std::ranges::copy_if(everywhere, std::back_inserter(parts), [&](const auto& entry) { return shards_.contains(entry.first); });
+  std::erase_if(everywhere, [&](const auto& entry) { return shards_.contains(entry.first); });
+  if (auto text = train::compare_replicas(comm_, everywhere, step_)) return text;
+  return parts.empty() ? std::nullopt : train::compare_replicas(comm_, parts, step_, mesh_.along("dp").groups);
+}
+
 void TrainLoop::compare_replicas() {
   if (config_.check_replicas == 0 || (compared_ == step_ && compared_buffers_ >= buffers_equal_)) return;
   status_.set_phase("comparing replicas");
-  if (const auto text = train::compare_replicas(comm_, replicas(), step_)) {
+  if (const auto text = difference_of_replicas()) {
     diverged_ = true;
     throw_failure(Kind::corrupt, "{}", *text);
   }
@@ -321,8 +356,8 @@ Evaluation TrainLoop::evaluate() {
   const torch::NoGradGuard no_grad;
   model_.train(false);
   data::Loader loader(test_, {.share = {.samples = test_->size(),
-                                        .ranks = comm_.size(),
-                                        .rank = comm_.rank().value,
+                                        .ranks = mesh_.size("dp"),
+                                        .rank = mesh_.coordinate(comm_.rank(), "dp"),
                                         .batch = config_.data.batch,
                                         .sampler = "in_order"},
                               .transforms = transforms_.for_evaluation(),
@@ -341,6 +376,7 @@ Evaluation TrainLoop::evaluate() {
       sums.back() += static_cast<double>(loss.count);
     });
   }
+  if (!counts()) std::ranges::fill(sums, 0);
   comm_.all_reduce(collective::piece(std::span<double>(sums)), collective::Op::sum, {.name = "evaluation"});
   model_.train(true);
   if (sums.back() == 0) {

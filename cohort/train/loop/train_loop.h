@@ -1,6 +1,7 @@
 // The TrainLoop computes in a training run: model, data and engine, one step or one evaluation at a time.
 // Loss and gradient are sums over samples divided by the samples of all ranks, so that n ranks equal one rank with n times the batch, also
-// for a short last batch. Dropout and other randomness follow (seed, step, rank) alone: nothing random needs saving.
+// for a short last batch. With config.mesh n are its dp places: the tp ranks of one take the same samples, and one of them counts.
+// Dropout and other randomness follow (seed, step, dp place) alone: nothing random needs saving.
 // Buffers (running statistics) are each rank's own while it trains; average_buffers(), before evaluating and saving, gives all ranks their
 // mean, once between two steps. With config.precision forward and backward run under autocast; evaluation is in fp32, as inference is.
 // A step that its vote calls off counts as a step of the run and not as an update of the rule (Adam's bias correction). Owner: Trainer.
@@ -13,8 +14,10 @@
 #include "cohort/base/core_wait.h"
 #include "cohort/data/loader.h"
 #include "cohort/engine/engine.h"
+#include "cohort/group/device_mesh.h"
 #include "cohort/nn/batch.h"
 #include "cohort/nn/blocks.h"
+#include "cohort/nn/parallel/shard_specs.h"
 #include "cohort/observe/phases.h"
 #include "cohort/optim/loss_scale.h"
 #include "cohort/optim/schedule.h"
@@ -116,13 +119,19 @@ class TrainLoop {
   const std::string& recomputing() const { return recomputing_.why; }  // which blocks; empty: it was not asked for
   const std::string& groups() const { return groups_; }                // "decayed 1.2 M in 5 tensors, .."
   double base_lr() const { return base_lr_; }
-  std::int64_t global_batch() const { return static_cast<std::int64_t>(config_.data.batch) * config_.data.accumulate * comm_.size(); }
+  std::int64_t global_batch() const { return static_cast<std::int64_t>(config_.data.batch) * config_.data.accumulate * mesh_.size("dp"); }
+  const group::DeviceMesh& mesh() const { return mesh_; }
+  std::int64_t parameter_count() const { return parameter_count_; }  // of the whole model
+  const nn::ShardSpecs& shards() const { return shards_; }           // parameters of which each tp rank has a part
 
  private:
   std::vector<engine::Parameter> parameters(const optim::Optimizer& rule);
+  void split_model(std::vector<engine::Parameter>& parameters);
+  bool counts() const;  // of the ranks that have the same samples, one counts what they find
   void open_loader();
   at::Tensor forward(const at::Tensor& inputs);  // logits in fp32, computed in config.precision
   nn::NamedTensors replicas() const;
+  std::optional<std::string> difference_of_replicas() const;
   nn::Tensors on_device(const data::Batch& batch) const;
   double compute(const data::Batch& batch);  // forward and backward of all its micro-batches; returns the sum of losses
   bool decided_here() const { return pending_position_ && engine_->step_state() == engine::StepState::decided; }
@@ -133,8 +142,11 @@ class TrainLoop {
   collective::Communicator& comm_;
   const TrainConfig config_;
   RankStatus& status_;
+  const group::DeviceMesh mesh_;
   const std::optional<CoreWait> cores_;                  // where ranks share cores: the time without a core is not a rank's own
   std::unique_ptr<collective::Communicator> norm_comm_;  // of SyncBatchNorm, if it is on
+  std::unique_ptr<collective::Communicator> tp_comm_;    // of layers that ranks share out, if there are any
+  nn::ShardSpecs shards_;                                // their parameters
   nn::Model model_;
   const std::string model_spec_, from_data_;
   c10::Device device_{c10::kCPU};  // of the model
@@ -150,7 +162,7 @@ class TrainLoop {
   const double counts_each_;  // what the loss counts for a sample
   const RecomputePlan recomputing_;
   std::unique_ptr<data::Loader> loader_;
-  std::int64_t steps_per_epoch_ = 0, total_ = 0, step_ = 0, optimizer_start_ = 0;
+  std::int64_t parameter_count_ = 0, steps_per_epoch_ = 0, total_ = 0, step_ = 0, optimizer_start_ = 0;
   data::Position position_;
   std::optional<data::Position> pending_position_;  // the step whose gradients are computed, until it is counted
   std::int64_t first_epoch_ = 0, first_ = 0;        // samples of that epoch that were gone before its step 0

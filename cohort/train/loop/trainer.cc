@@ -101,8 +101,10 @@ RunSummary Trainer::run() {
     if (comm_.rank().value == 0 && !resumed) write_file_atomically(run_folder(config_) + "/config.yaml", config_text_);
   });
   RunLogger logger(comm_, config_, config_text_, *loop_, [&] { return checkpoints.may_write(); });
-  logger.say(fmt::format("{}: {} parameters ({}), {} ranks x {} samples, {} updates", loop_->model_spec(), loop_->model().parameter_count(),
-                         loop_->groups(), comm_.size(), config_.data.batch * config_.data.accumulate, loop_->total_steps()));
+  const auto mesh = splits_model(config_) ? fmt::format("mesh {}: ", loop_->mesh().text()) : "";
+  logger.say(fmt::format("{}: {} parameters ({}), {}{} ranks x {} samples, {} updates", loop_->model_spec(), loop_->parameter_count(),
+                         loop_->groups(), mesh, loop_->mesh().size("dp"), config_.data.batch * config_.data.accumulate,
+                         loop_->total_steps()));
   if (!loop_->from_data().empty()) logger.say(fmt::format("model: {} as in data.train", loop_->from_data()));
   const engine::LaneChoice& lanes = loop_->engine().lanes();
   const auto when = fmt::format("gradients are reduced {} backward (engine.lanes): {}", lanes.lanes > 0 ? "beside" : "after", lanes.why);
