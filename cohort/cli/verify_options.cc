@@ -10,6 +10,7 @@
 #include "cohort/base/text.h"
 #include "cohort/cli/plugins.h"
 #include "cohort/cli/verify_compare.h"
+#include "cohort/group/device_mesh.h"
 
 namespace cohort::cli {
 namespace {
@@ -19,6 +20,7 @@ constexpr const char* kFooter =
     "\nexamples:\n"
     "  cohort verify configs/fashion_cnn.yaml --ranks 1,2,4\n"
     "  cohort verify --set model=mlp --ranks 2 --float64\n"
+    "  cohort verify --set model=tp_mlp --set mesh=dp,tp=2 --ranks 2,4          the mesh is that of the compared runs\n"
     "  cohort verify --ranks 2 --change engine.bucket=4KiB --change engine.lanes=2      does a setting change the result?\n\n"
     "The reference is one rank with the whole batch. Every other run shares out the same samples. Compared are the parameters at the "
     "start,\n"
@@ -36,6 +38,11 @@ std::vector<int> parse_ranks(const std::string& text) {
   }
   return ranks;
 }
+
+// One rank, the reference above all, has no mesh.
+std::string mesh_of(const TrainConfig& config, int ranks) { return ranks == 1 ? "" : config.mesh; }
+// The dp places of a run: ranks of one place take the same samples.
+int sharers(const TrainConfig& config, int ranks) { return group::DeviceMesh(ranks, mesh_of(config, ranks)).size("dp"); }
 
 }  // namespace
 
@@ -91,10 +98,10 @@ std::optional<VerifyOptions> parse_verify(int argc, char** argv) {
 
 std::int64_t shared_batch(const VerifyOptions& o, const TrainConfig& config) {
   std::int64_t most = 1;
-  for (const int n : o.ranks) most = std::lcm(most, std::int64_t{n});
+  for (const int n : o.ranks) most = std::lcm(most, std::int64_t{sharers(config, n)});
   const std::int64_t batch = o.global_batch > 0 ? o.global_batch : most * config.data.batch * config.data.accumulate;
   for (const int n : o.ranks)
-    if (batch % (std::int64_t{n} * config.data.accumulate) != 0)
+    if (batch % (std::int64_t{sharers(config, n)} * config.data.accumulate) != 0)
       throw_failure(Kind::usage, "a global batch of {} is not shared out evenly among {} ranks{}: --global-batch {}", batch, n,
                     config.data.accumulate > 1 ? fmt::format(" that accumulate {} times", config.data.accumulate) : "",
                     most * config.data.batch * config.data.accumulate);
@@ -102,9 +109,10 @@ std::int64_t shared_batch(const VerifyOptions& o, const TrainConfig& config) {
 }
 
 std::vector<std::string> settings_of_run(const VerifyOptions& o, const TrainConfig& config, int ranks, const std::string& sync) {
-  const std::int64_t batch = shared_batch(o, config) / ranks / config.data.accumulate;
+  const std::int64_t batch = shared_batch(o, config) / sharers(config, ranks) / config.data.accumulate;
   return {fmt::format("data.batch={}", batch),
           fmt::format("steps={}", o.steps),
+          fmt::format("mesh={}", mesh_of(config, ranks)),
           "epochs=0",
           "optim.schedule=constant",
           "threads=1",

@@ -10,6 +10,7 @@ namespace cohort::cli {
 namespace {
 
 using checkpoint::Dtype;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -31,6 +32,21 @@ TEST(Verify, AllRunsShareOneBatch) {
   EXPECT_EQ(settings_of_run(o, config, 3, "all_reduce").front(), "data.batch=16") << "3 ranks, twice each";
   o.global_batch = 32;
   EXPECT_THAT(failure_of([&] { shared_batch(o, config); }).what, HasSubstr("among 3 ranks that accumulate 2 times: --global-batch 96"));
+}
+
+TEST(Verify, TheBatchIsSharedOutAmongTheDpPlacesOfAMesh) {
+  VerifyOptions o;
+  TrainConfig config;
+  config.data.batch = 8;
+  config.mesh = "dp,tp=2";
+  o.ranks = {1, 2, 4};
+  EXPECT_EQ(shared_batch(o, config), 16) << "4 ranks are two places";
+  EXPECT_EQ(settings_of_run(o, config, 4, "all_reduce").front(), "data.batch=8");
+  EXPECT_EQ(settings_of_run(o, config, 2, "all_reduce").front(), "data.batch=16");
+  EXPECT_THAT(settings_of_run(o, config, 4, "all_reduce"), Contains("mesh=dp,tp=2"));
+  EXPECT_THAT(settings_of_run(o, config, 1, "all_reduce"), Contains("mesh="));
+  o.ranks = {3};
+  EXPECT_THAT(failure_of([&] { shared_batch(o, config); }).what, HasSubstr("a multiple of it, and the job has 3"));
 }
 
 TEST(Verify, UlpsCountTheNumbersBetween) {

@@ -53,6 +53,18 @@ def float64():
         assert all(line["within"] and line["tolerance"] == 1e-12 for line in found), found
 
 
+def meshes():
+    """Ranks that share layers out do what one rank does: the same start bit for bit, in double precision the rest to 1e-12, whatever runs
+    along dp. A wrong gradient on one of them is found."""
+    mesh = {"model": "tp_mlp(in=784, hidden=32, out=10)", "mesh": "dp,tp=2", "engine__clip_norm": 0.5}
+    found = lines(verify("--ranks", "2,4", "--sync", "all_reduce(op=sum), all_reduce, zero(stage=2, op=sum)", "--float64", "--json", **mesh))
+    assert len(found) == 30 and all(line["within"] for line in found), found
+    assert all(line["bit_equal"] == line["tensors"] for line in found if line["what"] == "start"), found
+    assert all(line["within"] for line in lines(verify("--ranks", "4", "--json", **{**mesh, "mesh": "dp=1,tp=4"})))
+    planted = lines(verify("--ranks", "4", "--plant-error", "3", "--json", status=1, **mesh))
+    assert not planted[2]["within"] and planted[2]["first"]["tensor"] == "fc1.weight", planted[2]
+
+
 def rules():
     """Every rule on two models, 2 and 4 ranks, one step and several: gradients within the tolerance lead to no update that is called
     different, however much the rule amplifies them; where it did, the entries are counted."""
@@ -105,4 +117,4 @@ def refuses():
     assert "model" in verify("--ranks", "1", status=2, model="nosuch").stderr
 
 
-{"agrees": agrees, "float64": float64, "rules": rules, "planted": planted, "finds": finds, "refuses": refuses}[sys.argv[2]]()
+{"agrees": agrees, "float64": float64, "meshes": meshes, "rules": rules, "planted": planted, "finds": finds, "refuses": refuses}[sys.argv[2]]()
