@@ -116,7 +116,7 @@ std::vector<engine::Parameter> TrainLoop::parameters(const optim::Optimizer& rul
   for (const auto& text : config_.optim.lr_scale) options.lr_scale.push_back(optim::parse_lr_scale(text));
   std::vector<optim::TensorInfo> infos;
   const auto named = model_.named_parameters();
-  for (const auto& [name, p] : named) infos.push_back({name, static_cast<int>(p.dim()), static_cast<std::size_t>(p.numel())});
+  for (const auto& [name, p] : named) infos.push_back({name, p.sizes().vec()});
   const auto assigned = optim::Groups(options).assign(infos);
   groups_ = assigned.summary;
   std::vector<engine::Parameter> out;
