@@ -112,6 +112,12 @@ void Engine::refuse_options() const {
     return fmt::format("early_update with {}: it needs the size of whole tensors before it updates a part; turn off early_update",
                        rule_->spec());
   });
+  refuse(early && rule_->needs().grain == optim::Grain::tensor, [&] {
+    return fmt::format(
+        "early_update with {}: it computes with whole tensors, for so long that a lane would reduce nothing meanwhile; turn "
+        "off early_update",
+        rule_->spec());
+  });
   refuse(early && has_buddy(), [&] {
     return fmt::format("early_update with {}: a step in which a rank is lost could not be finished; turn off one of them", sync);
   });

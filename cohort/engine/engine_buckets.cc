@@ -10,6 +10,11 @@ namespace {
 
 constexpr int kTypes = static_cast<int>(at::ScalarType::NumOptions);
 
+void move_state(const Bucket& from, std::size_t old_place, const Bucket& to, std::size_t place) {
+  const auto &before = from.members()[old_place], &now = to.members()[place];
+  for (std::size_t k = 0; k < to.specs(now).size(); ++k) sync::copy(to.owned_state(now, k), from.owned_state(before, k));
+}
+
 }  // namespace
 
 void Engine::make_buckets(const std::vector<std::size_t>& order) {
@@ -20,6 +25,8 @@ void Engine::make_buckets(const std::vector<std::size_t>& order) {
     tensors.push_back({parameters_[i].tensor.nbytes(), by_unit ? (parameters_[i].unit + 1) * kTypes + type : type});
   }
   Buckets fresh;
+  std::vector<std::size_t> load(static_cast<std::size_t>(comm_.size()));  // of each rank, where tensors stay whole
+  const sync::Cutting cutting{rule_ ? rule_->needs().grain : optim::Grain::block, &load};
   for (const auto& picked : plan_buckets(tensors, options_.first_bucket, by_unit ? ByteSize{0} : options_.bucket)) {
     std::vector<TrainedTensor> members;
     const bool in_block = parameters_[order[picked[0]]].unit >= 0;
@@ -28,7 +35,7 @@ void Engine::make_buckets(const std::vector<std::size_t>& order) {
       members.push_back({.name = p.name, .param = p.tensor, .group = p.group, .order = order[k]});
     }
     fresh.push_back(std::make_unique<Bucket>(static_cast<int>(fresh.size()), members, comm_,
-                                             in_block ? placement_ : placement_.without_gathered_parameters(), pool_.get()));
+                                             in_block ? placement_ : placement_.without_gathered_parameters(), pool_.get(), cutting));
     if (rule_) fresh.back()->own_parameters(*rule_, comm_);
     if (codec_ && comm_.size() > 1) fresh.back()->reduce_by(codec_, comm_);
   }
@@ -37,11 +44,7 @@ void Engine::make_buckets(const std::vector<std::size_t>& order) {
   index_buckets();
   if (old.empty() || !rule_) return;
   for (std::size_t i = 0; i < parameters_.size(); ++i)  // optimizer state moves along with its parameter
-    for (std::size_t k = 0; k < rule_->state_names().size(); ++k) {
-      const auto& from = *old[old_bucket[i]];
-      const auto& to = *buckets_[bucket_of_[i]];
-      sync::copy(to.owned_state(to.members()[place_in_[i]], k), from.owned_state(from.members()[old_place[i]], k));
-    }
+    move_state(*old[old_bucket[i]], old_place[i], *buckets_[bucket_of_[i]], place_in_[i]);
 }
 
 void Engine::index_buckets() {

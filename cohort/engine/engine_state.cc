@@ -14,6 +14,19 @@ namespace {
 
 constexpr std::string_view kModel = "model", kOptimizer = "optimizer", kResidual = "residual", kStrategy = "strategy";
 
+// A state of the parameter of which `p` is a run: the same elements, or all of a state of another shape.
+StateItem state_item(const StateItem& p, const optim::StateSpec& spec, const Piece& values) {
+  return {.group = kOptimizer,
+          .parameter = p.parameter,
+          .state = spec.name,
+          .shape = spec.shape,
+          .run = spec.shape == p.shape ? p.run : ElementRange{0, values.count},
+          .values = values,
+          .share = p.share,
+          .merge = p.merge,
+          .buddy = p.buddy};
+}
+
 }  // namespace
 
 void Engine::visit(StateVisitor& visitor) const {
@@ -39,13 +52,7 @@ void Engine::visit_parameter(const std::function<void(const StateItem&)>& call, 
   item.merge = own ? Merge::mean : Merge::copy;
   if (!drifted_.empty()) item.values = b.all_in(drifted_[bucket_of_[parameter]]).part(m.first, m.count);
   call(item);
-  item.group = kOptimizer;
-  const auto names = rule_->state_names();
-  for (std::size_t k = 0; k < names.size(); ++k) {
-    item.state = names[k];
-    item.values = b.owned_state(m, k);
-    call(item);
-  }
+  for (std::size_t k = 0; k < b.specs(m).size(); ++k) call(state_item(item, b.specs(m)[k], b.owned_state(m, k)));
   item.group = kStrategy;
   for (const auto& slot : strategy_->slots()) {
     if (!slot.kept) continue;
@@ -100,7 +107,6 @@ std::vector<std::string> Engine::trained() const {
 
 void Engine::visit_buddy(const std::function<void(const StateItem&)>& call) const {
   if (!has_buddy()) return;
-  const auto names = rule_->state_names();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Bucket& b = *buckets_[bucket_of_[i]];
     const sync::Member& m = b.members()[place_in_[i]];
@@ -110,12 +116,7 @@ void Engine::visit_buddy(const std::function<void(const StateItem&)>& call) cons
     item.buddy = true;
     if (item.run.count == 0) continue;
     call(item);
-    item.group = kOptimizer;
-    for (std::size_t k = 0; k < names.size(); ++k) {
-      item.state = names[k];
-      item.values = b.buddy().state(m, k);
-      call(item);
-    }
+    for (std::size_t k = 0; k < b.specs(m).size(); ++k) call(state_item(item, b.specs(m)[k], b.buddy().state(m, k)));
   }
 }
 

@@ -196,8 +196,8 @@ void update(Bucket& bucket, const StepContext& context, const optim::StepInfo& s
   };
   for (const auto& m : bucket.members()) {
     if (!decision.missing.empty() && decision.missing[m.order]) continue;
-    pass(bucket.slice(m, state), m.order);
-    if (bucket.buddy().here()) pass(bucket.buddy().slice(m, state), m.order);
+    if (bucket.owned(m).count > 0) pass(bucket.slice(m, state), m.order);
+    if (bucket.buddy().here() && bucket.buddy().range(m).count > 0) pass(bucket.buddy().slice(m, state), m.order);
   }
   bucket.mark_consumed();
 }

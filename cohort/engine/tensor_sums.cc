@@ -39,7 +39,7 @@ TensorSums::Tensor TensorSums::tensor_of(const Bucket& bucket, const sync::Membe
   const std::size_t owned = bucket.owned(m).count;
   if (!bucket.counts().empty()) return {&bucket, &m, 0, owned, cut_through(bucket, m)};
   const int turn = (me + static_cast<int>(m.order)) % ranks;  // small tensors do not all fall to one rank
-  if (ranks == 1 || owned < kShared) return {&bucket, &m, 0, turn == 0 ? owned : 0, false};
+  if (ranks == 1 || owned < kShared || needs_.grain == optim::Grain::tensor) return {&bucket, &m, 0, turn == 0 ? owned : 0, false};
   const auto part = collective::part_of(owned, ranks, turn, optim::kMeasureBlock);
   return {&bucket, &m, part.first, part.size(), true};
 }
