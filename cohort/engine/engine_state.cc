@@ -5,6 +5,7 @@
 
 #include "cohort/engine/engine.h"
 #include "cohort/engine/parameter_gatherer.h"
+#include "cohort/engine/side.h"
 #include "cohort/nn/tensor.h"
 #include "cohort/nn/unshard/unsharder.h"
 #include "cohort/sync/elements.h"
@@ -210,7 +211,10 @@ nn::Unsharder& Engine::unsharder() const {
   return *unsharder_;
 }
 
+bool Engine::wraps_blocks() const { return side_ != nullptr || unsharder_ != nullptr; }
+
 nn::BlockWrapper Engine::block_wrapper(nn::BlockWrapper inner) const {
+  if (side_) inner = side_->tap().block_wrapper(std::move(inner));
   return unsharder_ ? unsharder_->block_wrapper(std::move(inner)) : inner;
 }
 

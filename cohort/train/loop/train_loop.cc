@@ -105,7 +105,7 @@ TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, 
     tuning_ = std::move(tuned.why);
   }
   engine_ = std::make_unique<engine::Engine>(comm, std::move(all), options, std::move(rule), cores, ranks_here);
-  if (engine_->shards_parameters()) model_.wrap_blocks(engine_->block_wrapper(recomputing_.wrapper));
+  if (engine_->wraps_blocks()) model_.wrap_blocks(engine_->block_wrapper(recomputing_.wrapper));
   steps_per_epoch_ = data::steps_of(share());
   start_at(0, 0, 0);
 }
