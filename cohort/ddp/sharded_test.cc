@@ -231,7 +231,7 @@ TEST(Sharded, WithOneDimensionalParametersLeftOutItDecaysWhatTrainerDoes) {
   const auto as_trainer = [&](Net& net) {
     std::vector<torch::optim::OptimizerParamGroup> groups;
     for (const auto& p : net.named_parameters()) {
-      const optim::Group group = trainer.of({p.key(), static_cast<int>(p.value().dim()), static_cast<std::size_t>(p.value().numel())});
+      const optim::Group group = trainer.of({p.key(), p.value().sizes().vec()});
       groups.emplace_back(Tensors{p.value()}, std::make_unique<torch::optim::AdamWOptions>(
                                                   torch::optim::AdamWOptions(0.01 * group.lr_scale).weight_decay(group.weight_decay)));
     }

@@ -54,8 +54,8 @@ at::Tensor borrowed(const Piece& values) {
 }
 
 Bucket::Bucket(int index, const std::vector<TrainedTensor>& tensors, collective::Communicator& comm, sync::Placement placement,
-               sync::BufferPool* pool)
-    : sync::Bucket(index, members_of(tensors), type_of(tensors), comm, std::move(placement), pool), params_(params_of(tensors)) {
+               sync::BufferPool* pool, const sync::Cutting& cutting)
+    : sync::Bucket(index, members_of(tensors), type_of(tensors), comm, std::move(placement), pool, cutting), params_(params_of(tensors)) {
   attach();
 }
 

@@ -23,7 +23,7 @@ struct TrainedTensor {
 class Bucket final : public sync::Bucket {
  public:
   Bucket(int index, const std::vector<TrainedTensor>& tensors, collective::Communicator& comm, sync::Placement placement = {},
-         sync::BufferPool* pool = nullptr);
+         sync::BufferPool* pool = nullptr, const sync::Cutting& cutting = {});
 
   const at::Tensor& param(std::size_t member) const { return params_[member]; }
   const std::vector<at::Tensor>& params() const { return params_; }

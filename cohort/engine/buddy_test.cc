@@ -75,7 +75,10 @@ class FailingCommunicator final : public Communicator {
 
 TrainCase with_buddies(int stage, int lanes = 0) {
   TrainCase train_case{.model = "gpt(vocab=11, context=5, d=16, heads=2, layers=1)",
-                       .rule = stage == 2 ? "lamb(lr=0.01)" : "adamw(lr=0.01)",  // lamb: with a round of sums after the vote
+                       // muon: tensors that are not cut; lamb: with a round of sums after the vote
+                       .rule = stage == 1   ? "muon(lr=0.01)"
+                               : stage == 2 ? "lamb(lr=0.01)"
+                                            : "adamw(lr=0.01)",
                        .steps = 3,
                        .rows = {2, 3, 2}};
   train_case.weight_decay = 0.1;

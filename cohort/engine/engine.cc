@@ -11,6 +11,7 @@
 
 #include "cohort/base/heap.h"
 #include "cohort/engine/parameter_gatherer.h"
+#include "cohort/engine/side.h"
 #include "cohort/nn/unshard/unsharder.h"
 #include "cohort/sync/elements.h"
 
@@ -104,6 +105,7 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
   arrivals_.clear_touched(parameters_.size());
   lanes_.open(choose_lanes(options_.lanes, cores, ranks_here, buckets_.size(), spans_hosts(comm_, ranks_here)), options_.lanes >= 0);
   if (placement_.gathers_parameters()) open_gatherer();
+  if (rule_ && rule_->needs().taps) open_side();
   open_strategy();
   for (std::size_t i = 0; i < parameters_.size(); ++i)  // last, because a failure above would leave them on the tensors
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i].tensor, std::make_unique<Hook>(*this, i));
@@ -121,6 +123,19 @@ void Engine::refuse_options() const {
   refuse(alone && !rule_, [&] { return fmt::format("sync={} without an optimizer: ranks exchange models that nobody updates", sync); });
   refuse(early && rule_->needs().rounds > 0, [&] {
     return fmt::format("early_update with {}: it needs the size of whole tensors before it updates a part; turn off early_update",
+                       rule_->spec());
+  });
+  refuse(early && rule_->needs().grain == optim::Grain::tensor, [&] {
+    return fmt::format(
+        "early_update with {}: it computes with whole tensors, for so long that a lane would reduce nothing meanwhile; turn "
+        "off early_update",
+        rule_->spec());
+  });
+  refuse(early && rule_->needs().taps, [&] {
+    return fmt::format("early_update with {}: what layers saw is known when backward has ended; turn off early_update", rule_->spec());
+  });
+  refuse(alone && rule_ && rule_->needs().taps, [&] {
+    return fmt::format("sync={} with {}: what layers saw is summed over all ranks in every step, and here each steps by itself", sync,
                        rule_->spec());
   });
   refuse(early && has_buddy(), [&] {
@@ -177,6 +192,12 @@ void Engine::open_strategy() {
   }
   sync::Site site{comm_, all};
   strategy_->open(site);
+}
+
+void Engine::open_side() {
+  nn::NamedTensors named;
+  for (const auto& p : parameters_) named.emplace_back(p.name, p.tensor);
+  side_ = std::make_unique<EngineSide>(comm_, named);
 }
 
 Engine::~Engine() {

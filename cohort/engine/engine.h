@@ -42,6 +42,7 @@ class Unsharder;
 
 namespace cohort::engine {
 
+class EngineSide;
 class ParameterGatherer;
 class TensorSums;
 
@@ -141,7 +142,9 @@ class Engine {
   bool has_boxes() const;                                           // on a mesh: some parameters are boxes of larger ones
 
   // --- parameters that are whole only while a block runs, or while an Unsharder::Hold lives
-  nn::Unsharder& unsharder() const;                                        // Kind::usage where they always are
+  nn::Unsharder& unsharder() const;  // Kind::usage where they always are
+  // --- blocks: parameters that come and go with them (ZeRO 3), or a rule that looks at their layers
+  bool wraps_blocks() const;
   nn::BlockWrapper block_wrapper(nn::BlockWrapper inner = nullptr) const;  // for Model::wrap_blocks(); inner: what runs a block
   // Collective: parameters are whole again, for good; the last thing such an engine does: a step after it is Kind::usage. Elsewhere they
   // always are.
@@ -165,6 +168,7 @@ class Engine {
   void make_buckets(const std::vector<std::size_t>& order);
   void index_buckets();
   void open_gatherer();
+  void open_side();
   void open_strategy();
   StepContext context() const {
     return {.strategy = *strategy_,
@@ -219,6 +223,7 @@ class Engine {
   std::vector<std::size_t> bucket_of_, place_in_;  // by parameter: its bucket, its place among the members
   std::unique_ptr<sync::BufferPool> pool_;         // where gradients are whole only while used
   std::unique_ptr<ParameterGatherer> gatherer_;    // where parameters are
+  std::unique_ptr<EngineSide> side_;               // of rules that look at layers
   std::unique_ptr<nn::Unsharder> unsharder_;       // likewise; after gatherer_, its loader
   ArrivalCounter arrivals_;
   Lanes lanes_;

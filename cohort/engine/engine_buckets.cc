@@ -10,6 +10,11 @@ namespace {
 
 constexpr int kTypes = static_cast<int>(at::ScalarType::NumOptions);
 
+void move_state(const Bucket& from, std::size_t old_place, const Bucket& to, std::size_t place) {
+  const auto &before = from.members()[old_place], &now = to.members()[place];
+  for (std::size_t k = 0; k < to.specs(now).size(); ++k) sync::copy(to.owned_state(now, k), from.owned_state(before, k));
+}
+
 }  // namespace
 
 void Engine::make_buckets(const std::vector<std::size_t>& order) {
@@ -21,13 +26,15 @@ void Engine::make_buckets(const std::vector<std::size_t>& order) {
     tensors.push_back({parameters_[i].tensor.nbytes(), kind});
   }
   Buckets fresh;
+  std::vector<std::size_t> load(static_cast<std::size_t>(comm_.size()));  // of each rank, where tensors stay whole
+  const sync::Cutting cutting{rule_ ? rule_->needs().grain : optim::Grain::block, &load};
   for (const auto& picked : plan_buckets(tensors, options_.first_bucket, by_unit ? ByteSize{0} : options_.bucket)) {
     std::vector<TrainedTensor> members;
     const bool in_block = parameters_[order[picked[0]]].unit >= 0;
     for (const std::size_t k : picked) members.push_back(trained_tensor(order[k]));
     const sync::Placement placement = placement_of(span_of_[order[picked[0]]]);
     fresh.push_back(std::make_unique<Bucket>(static_cast<int>(fresh.size()), members, comm_,
-                                             in_block ? placement : placement.without_gathered_parameters(), pool_.get()));
+                                             in_block ? placement : placement.without_gathered_parameters(), pool_.get(), cutting));
     if (rule_) fresh.back()->own_parameters(*rule_, comm_);
     if (auto& peers = comms_.of(*fresh.back()); codec_ && peers.size() > 1) fresh.back()->reduce_by(codec_, peers);
   }
@@ -36,11 +43,7 @@ void Engine::make_buckets(const std::vector<std::size_t>& order) {
   index_buckets();
   if (old.empty() || !rule_) return;
   for (std::size_t i = 0; i < parameters_.size(); ++i)  // optimizer state moves along with its parameter
-    for (std::size_t k = 0; k < rule_->state_names().size(); ++k) {
-      const auto& from = *old[old_bucket[i]];
-      const auto& to = *buckets_[bucket_of_[i]];
-      sync::copy(to.owned_state(to.members()[place_in_[i]], k), from.owned_state(from.members()[old_place[i]], k));
-    }
+    move_state(*old[old_bucket[i]], old_place[i], *buckets_[bucket_of_[i]], place_in_[i]);
 }
 
 // Ranks have the same gradient of it where they differ along none of the axes that cut it or that it is summed over; the same sum, where

@@ -5,6 +5,7 @@
 
 #include "cohort/engine/engine.h"
 #include "cohort/engine/parameter_gatherer.h"
+#include "cohort/engine/side.h"
 #include "cohort/nn/tensor.h"
 #include "cohort/nn/unshard/unsharder.h"
 #include "cohort/sync/elements.h"
@@ -13,6 +14,19 @@ namespace cohort::engine {
 namespace {
 
 constexpr std::string_view kModel = "model", kOptimizer = "optimizer", kResidual = "residual", kStrategy = "strategy";
+
+// A state of the parameter of which `p` is a run: the same elements, or all of a state of another shape.
+StateItem state_item(const StateItem& p, const optim::StateSpec& spec, const Piece& values) {
+  return {.group = kOptimizer,
+          .parameter = p.parameter,
+          .state = spec.name,
+          .shape = spec.shape,
+          .run = spec.shape == p.shape ? p.run : ElementRange{0, values.count},
+          .values = values,
+          .share = p.share,
+          .merge = p.merge,
+          .buddy = p.buddy};
+}
 
 }  // namespace
 
@@ -46,13 +60,7 @@ void Engine::visit_parameter(const std::function<void(const StateItem&)>& call, 
   if (m.is_box) item.box = &parameters_[parameter].shard.box;
   if (!drifted_.empty()) item.values = b.all_in(drifted_[bucket_of_[parameter]]).part(m.first, m.count);
   call(item);
-  item.group = kOptimizer;
-  const auto names = rule_->state_names();
-  for (std::size_t k = 0; k < names.size(); ++k) {
-    item.state = names[k];
-    item.values = b.owned_state(m, k);
-    call(item);
-  }
+  for (std::size_t k = 0; k < b.specs(m).size(); ++k) call(state_item(item, b.specs(m)[k], b.owned_state(m, k)));
   item.group = kStrategy;
   for (const auto& slot : strategy_->slots()) {
     if (!slot.kept) continue;
@@ -108,7 +116,6 @@ std::vector<std::string> Engine::trained() const {
 
 void Engine::visit_buddy(const std::function<void(const StateItem&)>& call) const {
   if (!has_buddy()) return;
-  const auto names = rule_->state_names();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Bucket& b = *buckets_[bucket_of_[i]];
     const sync::Member& m = b.members()[place_in_[i]];
@@ -118,12 +125,7 @@ void Engine::visit_buddy(const std::function<void(const StateItem&)>& call) cons
     item.buddy = true;
     if (item.run.count == 0) continue;
     call(item);
-    item.group = kOptimizer;
-    for (std::size_t k = 0; k < names.size(); ++k) {
-      item.state = names[k];
-      item.values = b.buddy().state(m, k);
-      call(item);
-    }
+    for (std::size_t k = 0; k < b.specs(m).size(); ++k) call(state_item(item, b.specs(m)[k], b.buddy().state(m, k)));
   }
 }
 
@@ -217,7 +219,10 @@ nn::Unsharder& Engine::unsharder() const {
   return *unsharder_;
 }
 
+bool Engine::wraps_blocks() const { return side_ != nullptr || unsharder_ != nullptr; }
+
 nn::BlockWrapper Engine::block_wrapper(nn::BlockWrapper inner) const {
+  if (side_) inner = side_->tap().block_wrapper(std::move(inner));
   return unsharder_ ? unsharder_->block_wrapper(std::move(inner)) : inner;
 }
 

@@ -7,12 +7,14 @@
 //   close_round()  5 where models are exchanged: they travel, are voted for, and change the parameters
 #include "cohort/engine/step.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cohort/base/trace.h"
 #include "cohort/collective/peers/execute_plan.h"
 #include "cohort/collective/shared/wait_timer.h"
 #include "cohort/engine/engine.h"
+#include "cohort/engine/side.h"
 #include "cohort/engine/tensor_sums.h"
 #include "cohort/engine/update.h"
 #include "cohort/optim/measure.h"
@@ -135,6 +137,7 @@ Verdict Engine::finish(std::span<const double> sums) {
   const auto reports = lanes_.await_carried(pass());
   syncing_ = open_ = false;
   step_state_ = StepState::undecided;
+  if (side_) side_->prepare(*rule_, step_, std::ranges::find(arrivals_.touched(), true) != arrivals_.touched().end());
   Verdict verdict = decide(sums, reports);  // 3
   const auto start = Clock::now();
   if (before_update_) before_update_();
@@ -202,8 +205,8 @@ void update(Bucket& bucket, const StepContext& context, const optim::StepInfo& s
   };
   for (const auto& m : bucket.members()) {
     if (!decision.missing.empty() && decision.missing[m.order]) continue;
-    pass(bucket.slice(m, state), m.order);
-    if (bucket.buddy().here()) pass(bucket.buddy().slice(m, state), m.order);
+    if (bucket.owned(m).count > 0) pass(bucket.slice(m, state), m.order);
+    if (bucket.buddy().here() && bucket.buddy().range(m).count > 0) pass(bucket.buddy().slice(m, state), m.order);
   }
   bucket.mark_consumed();
 }
@@ -232,6 +235,7 @@ void Engine::zero_gradients() {
     b->attach();
     b->clear();
   }
+  if (side_) side_->tap().clear();
   arrivals_.clear_touched(parameters_.size());
 }
 

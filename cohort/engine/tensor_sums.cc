@@ -39,8 +39,9 @@ TensorSums::Tensor TensorSums::tensor_of(const Bucket& bucket, const sync::Membe
   const std::size_t owned = bucket.owned(m).count;
   const sync::Holders holders = together ? m.same_part : sync::Holders{};
   const int turn = (holders.me + static_cast<int>(m.order)) % holders.count;  // small tensors do not all fall to one rank
-  const bool in_parts = m.is_box || cut_through(bucket, m);
-  if (bucket.placement().sharded() || holders.count == 1 || owned < kShared) return {&bucket, &m, 0, turn == 0 ? owned : 0, in_parts};
+  const bool in_parts = m.is_box || cut_through(bucket, m), one_measures = holders.count == 1 || owned < kShared;
+  if (bucket.placement().sharded() || one_measures || needs_.grain == optim::Grain::tensor)
+    return {&bucket, &m, 0, turn == 0 ? owned : 0, in_parts};
   const auto part = collective::part_of(owned, holders.count, turn, optim::kMeasureBlock);
   return {&bucket, &m, part.first, part.size(), true};
 }

@@ -41,5 +41,24 @@ TEST(UpdateByAll, GivesTheBitsOfOneThreadForEveryRuleAndSize) {
   }
 }
 
+TEST(UpdateByAll, GivesTheBitsOfOneThreadForRulesOfWholeTensors) {
+  const int before = at::get_num_threads();
+  const Shape shape{130, 210};
+  for (const char* spec : {"adafactor", "muon"}) {
+    const auto rule = optim::make(spec);
+    const std::size_t count = optim::count_of(shape), states = rule->state({"m", shape}).size();
+    Runs alone(count, states), together = alone;
+    std::vector<void*> mine, theirs;
+    const optim::StepInfo step{.step = 3, .lr = 0.1, .grad_scale = 0.5, .clear_grad = true};
+    auto one = alone.slice(mine), many = together.slice(theirs);
+    one.shape = many.shape = shape;
+    rule->update(one, step);
+    at::set_num_threads(3);
+    update_by_all(*rule, many, step);
+    at::set_num_threads(before);
+    EXPECT_EQ(alone.all, together.all) << spec;
+  }
+}
+
 }  // namespace
 }  // namespace cohort::engine

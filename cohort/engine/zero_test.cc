@@ -68,7 +68,7 @@ TEST_P(Stage, HasTheBitsOfStageZeroForEveryNumberOfRanks) {
 TEST_P(Stage, HasTheBitsOfStageZeroForEveryRuleAndType) {
   for (const char* rule :
        {"sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, nesterov=true)", "adam", "adamw", "adagrad(initial_accumulator_value=0.1)",
-        "rmsprop(momentum=0.9, centered=true)", "lars", "lamb", "lamb(adapt=all)"})
+        "rmsprop(momentum=0.9, centered=true)", "lars", "lamb", "lamb(adapt=all)", "adafactor", "muon"})
     for (const auto type : {at::kFloat, at::kDouble}) {
       TrainCase train_case{.model = kTinyMlp, .type = type, .rule = rule, .steps = 3, .rows = {2, 3}};
       train_case.weight_decay = 0.01;

@@ -1,6 +1,7 @@
 // The few functions of the schedules and bias corrections, from correctly rounded operations only. libm chooses its pow and cos by
 // processor, and two ranks whose learning rates differ in the last bit hold different models ever after.
 #pragma once
+#include <cmath>
 #include <cstdint>
 
 namespace cohort::optim {
@@ -11,6 +12,22 @@ constexpr double power(double base, std::int64_t exponent) {
   for (double square = base; exponent > 0; exponent >>= 1, square *= square)
     if ((exponent & 1) != 0) result *= square;
   return result;
+}
+
+// base^exponent for base > 0, relative error below 1e-14 for results between 1e-30 and 1e30: 2^(exponent log2 base), the logarithm by
+// atanh's series in (m - 1) / (m + 1) with m between 0.7 and 1.5, the power by exp's.
+inline double real_power(double base, double exponent) {
+  constexpr double kLn2 = 0.69314718055994530942;
+  int twos = 0;
+  double m = std::frexp(base, &twos);
+  if (m < 0.7071) m *= 2, --twos;
+  const double s = (m - 1) / (m + 1), square = s * s;
+  double series = 0;
+  for (int k = 27; k >= 1; k -= 2) series = series * square + 1.0 / k;
+  const double bits = exponent * (twos + 2 * s * series / kLn2), whole = std::floor(bits + 0.5), rest = (bits - whole) * kLn2;
+  double sum = 1;
+  for (int k = 16; k >= 1; --k) sum = 1 + rest / k * sum;
+  return std::ldexp(sum, static_cast<int>(whole));
 }
 
 // cos(pi x) for x in 0..1, absolute error below 1e-15: the Taylor series up to (pi/2)^24, mirrored at 1/2.

@@ -19,7 +19,7 @@ std::string short_count(std::size_t count) {  // "999", "1.5 k", "25.6 M"
 
 struct GroupCount {
   std::size_t elements = 0, tensors = 0;
-  void add(const TensorInfo& tensor) { elements += tensor.numel, ++tensors; }
+  void add(const TensorInfo& tensor) { elements += tensor.numel(), ++tensors; }
 };
 
 std::string summary_of(const Assignment& assignment, std::span<const TensorInfo> tensors) {
@@ -77,7 +77,7 @@ Group Groups::of(const TensorInfo& tensor) const {
   Group group;
   group.frozen = std::any_of(options_.frozen.begin(), options_.frozen.end(), [&](const auto& p) { return matches(p, tensor.name); });
   if (group.frozen) return group;
-  group.weight_decay = tensor.ndim > 1 || options_.decay_1d ? options_.weight_decay : 0;
+  group.weight_decay = tensor.ndim() > 1 || options_.decay_1d ? options_.weight_decay : 0;
   const auto& rules = options_.lr_scale;
   const auto rule = std::find_if(rules.begin(), rules.end(), [&](const LrScale& r) { return matches(r.pattern, tensor.name); });
   if (rule != rules.end()) group.lr_scale = rule->factor;

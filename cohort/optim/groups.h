@@ -1,6 +1,6 @@
 // Which tensors are decayed, frozen, or learn faster: parameter groups as rules over names and shapes.
 //   Groups groups({.weight_decay = 0.05, .frozen = {"stem.*"}, .lr_scale = {parse_lr_scale("head.*: 10")}});
-//   Group g = groups.of({"head.bias", 1, 10});                      // {frozen = false, lr_scale = 10, weight_decay = 0}
+//   Group g = groups.of({"head.bias", {10}});                      // {frozen = false, lr_scale = 10, weight_decay = 0}
 // Tensors of at most one dimension (biases, weights of normalisations, single numbers) are not decayed unless decay_1d is set: Jia et al.
 // 2018, Goyal et al. 2017. Patterns match whole names; * stands for any text, ? for one character. Of several lr rules the first
 // that matches counts. A pattern that matches no tensor is most likely a typing mistake: assign() refuses it.
@@ -12,13 +12,9 @@
 #include <string_view>
 #include <vector>
 
-namespace cohort::optim {
+#include "cohort/optim/tensor_info.h"
 
-struct TensorInfo {
-  std::string name;
-  int ndim = 0;
-  std::size_t numel = 0;
-};
+namespace cohort::optim {
 
 struct Group {
   bool frozen = false;

@@ -10,14 +10,14 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::vector<TensorInfo> kNet{{"stem.weight", 4, 432},     {"stem.norm.weight", 1, 16}, {"stem.norm.bias", 1, 16},
-                                   {"body.weight", 4, 1200000}, {"head.weight", 2, 10240},   {"head.bias", 1, 10},
-                                   {"temperature", 0, 1}};
+const std::vector<TensorInfo> kNet{
+    {"stem.weight", {16, 3, 3, 3}}, {"stem.norm.weight", {16}}, {"stem.norm.bias", {16}}, {"body.weight", {1000, 400, 3, 1}},
+    {"head.weight", {10, 1024}},    {"head.bias", {10}},        {"temperature", {}}};
 
 TEST(Groups, TensorsOfOneDimensionAreNotDecayedUnlessAsked) {
   const Groups groups({.weight_decay = 0.05}), all({.weight_decay = 0.05, .decay_1d = true});
   for (const TensorInfo& t : kNet) {
-    EXPECT_EQ(groups.of(t).weight_decay, t.ndim > 1 ? 0.05 : 0) << t.name;
+    EXPECT_EQ(groups.of(t).weight_decay, t.ndim() > 1 ? 0.05 : 0) << t.name;
     EXPECT_EQ(all.of(t).weight_decay, 0.05) << t.name;
   }
 }

@@ -12,11 +12,18 @@
 namespace cohort::optim {
 namespace {
 
+std::size_t states_of(const Optimizer& rule, const Slice& slice, Grain grain) {
+  if (grain == Grain::block) return rule.state_names().size();
+  if (!is_whole(slice))
+    throw_failure(Kind::usage, "optim: {} updates whole tensors, and a slice has {} elements of {} from {} on; see needs()", rule.spec(),
+                  slice.count, slice.name, slice.first);
+  return rule.state({std::string(slice.name), {slice.shape.begin(), slice.shape.end()}, slice.dtype}).size();
+}
+
 void check(const Optimizer& rule, const Slice& slice, const StepInfo& info, std::size_t sums) {
-  const std::size_t states = rule.state_names().size();
+  const std::size_t states = states_of(rule, slice, rule.needs().grain);
   if (slice.state.size() != states)
-    throw_failure(Kind::usage, "optim: {} has {} states per element, the slice {}; see state_names()", rule.spec(), states,
-                  slice.state.size());
+    throw_failure(Kind::usage, "optim: {} has {} states per element, the slice {}; see state()", rule.spec(), states, slice.state.size());
   if (slice.sums.size() != sums)
     throw_failure(Kind::usage, "optim: {} needs {} sums of the whole tensor here, the slice has {}; see needs()", rule.spec(), sums,
                   slice.sums.size());
@@ -56,7 +63,20 @@ Slice part_of(const Slice& slice, std::size_t first, std::size_t count, std::vec
   part.param = at(slice.param);
   part.grad = at(slice.grad);
   part.count = count;
+  part.first += first;
   return part;
+}
+
+bool is_whole(const Slice& slice) {
+  std::size_t count = 1;
+  for (const auto size : slice.shape) count *= static_cast<std::size_t>(size);
+  return slice.first == 0 && slice.count == count;
+}
+
+std::vector<StateSpec> Optimizer::state(const TensorInfo& tensor) const {
+  std::vector<StateSpec> all;
+  for (auto& name : state_names()) all.push_back({std::move(name), tensor.shape, tensor.dtype, initial_state(all.size())});
+  return all;
 }
 
 void Optimizer::update(const Slice& slice, const StepInfo& info) const {
@@ -84,9 +104,16 @@ std::unique_ptr<Optimizer> make(std::string_view text) {
   return optimizer;
 }
 
+double state_per_element(const Optimizer& rule, const cohort::Shape& shape) {
+  std::size_t count = 0;
+  for (const StateSpec& s : rule.state({"", shape})) count += count_of(s.shape);
+  return static_cast<double>(count) / static_cast<double>(std::max<std::size_t>(1, count_of(shape)));
+}
+
 std::size_t bytes_per_element(const Optimizer& rule, Dtype dtype, bool clear_grad) {
-  const std::size_t runs = 1 + rule.state_names().size();
-  return size_of(dtype) * (2 * runs + (clear_grad ? 2 : 1));
+  constexpr std::int64_t kSide = 1024;  // of a matrix; for state of other shapes a number to plan with
+  const double runs = 1 + state_per_element(rule, {kSide, kSide});
+  return static_cast<std::size_t>(static_cast<double>(size_of(dtype)) * (2 * runs + (clear_grad ? 2 : 1)));
 }
 
 SpecParam lr_param(std::string_view preset) {

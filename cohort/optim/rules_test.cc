@@ -21,7 +21,9 @@ std::vector<std::string> specs() {
                                "rmsprop(centered=true)",
                                "rmsprop(momentum=0.9, centered=true)",
                                "lamb(adapt=all)",
-                               "lars(momentum=0)"};
+                               "lars(momentum=0)",
+                               "adafactor(eps1=1e-3, d=2)",
+                               "muon(nesterov=false)"};
   for (const Rule* rule : rules()) all.emplace_back(rule->name);
   return all;
 }
@@ -64,6 +66,7 @@ class Rules : public testing::Test {
 TEST_F(Rules, GiveTheSameBitsHoweverASliceIsCut) {
   for_every_rule([](const Optimizer& rule, auto zero) {
     using T = decltype(zero);
+    if (rule.needs().grain == Grain::tensor) return;  // whole_rules_test.cc
     const auto whole = trained<T>(rule, 1013);
     EXPECT_TRUE(whole.same_bits(trained<T>(rule, 1013, {1, 2, 5, 64, 64, 199, 1000, 1012})));
     std::vector<std::size_t> each(1012);
@@ -168,6 +171,21 @@ TEST(Make, DefaultsAreTorchs) {
   EXPECT_EQ(make("adamw")->default_weight_decay(), 1e-2);
   EXPECT_EQ(make("adagrad")->spec(), "adagrad(lr=0.01, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10)");
   EXPECT_EQ(make("rmsprop")->spec(), "rmsprop(lr=0.01, alpha=0.99, eps=1e-08, weight_decay=0, momentum=0, centered=false)");
+}
+
+TEST(Make, RulesOfElementsHaveStateLikeTheirTensorUnderTheNamesThatTheySay) {
+  for_every_rule([](const Optimizer& rule, auto zero) {
+    if (rule.needs().grain == Grain::tensor) return;
+    const TensorInfo tensor{"a.weight", {3, 4}, kReal<decltype(zero)>};
+    const auto state = rule.state(tensor);
+    ASSERT_EQ(state.size(), rule.state_names().size());
+    for (std::size_t k = 0; k < state.size(); ++k) {
+      EXPECT_EQ(state[k].name, rule.state_names()[k]);
+      EXPECT_EQ(state[k].shape, tensor.shape);
+      EXPECT_EQ(state[k].dtype, tensor.dtype);
+      EXPECT_EQ(state[k].initial, rule.initial_state(k));
+    }
+  });
 }
 
 TEST(Make, NamesWhatItCannotRead) {

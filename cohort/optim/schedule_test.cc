@@ -24,6 +24,10 @@ TEST(Exact, PowersAndCosinesAgreeWithLibm) {
   for (const double base : {0.0, 0.1, 0.9, 0.999})
     for (const int exponent : {0, 1, 2, 3, 10, 1000, 100000})
       EXPECT_NEAR(power(base, exponent), std::pow(base, exponent), 1e-13) << base << "^" << exponent;
+  for (const double base : {1.0, 2.0, 3.0, 0.5, 0.7071, 1.4142, 1000.0, 123456789.0})
+    for (const double exponent : {-0.8, -0.5, 0.0, 0.3, 1.0, -3.0})
+      EXPECT_NEAR(real_power(base, exponent) / std::pow(base, exponent), 1, 1e-14) << base << "^" << exponent;
+  EXPECT_EQ(real_power(1, -0.8), 1);
   for (int i = 0; i <= 1000; ++i) EXPECT_NEAR(cos_pi(i / 1000.0), std::cos(std::numbers::pi * i / 1000.0), 1e-15) << i;
   EXPECT_EQ(cos_pi(0), 1);
   EXPECT_EQ(cos_pi(1), -1);

@@ -22,20 +22,28 @@ struct Field {
   std::vector<T> w, g;
   std::vector<std::vector<T>> s;
   std::vector<double> sums;  // that the rule needs of the whole, as they were before the step
+  TensorInfo info;
+  cohort::Shape part_shape;  // of what slice() gave last
 
-  Field(const Optimizer& rule, std::size_t count, T start = 0) : w(count, start), g(count) {
-    for (std::size_t k = 0; k < rule.state_names().size(); ++k) s.emplace_back(count, static_cast<T>(rule.initial_state(k)));
+  Field(const Optimizer& rule, std::size_t count, T start = 0) : Field(rule, {"", {static_cast<std::int64_t>(count)}, kReal<T>}, start) {}
+  Field(const Optimizer& rule, TensorInfo tensor, T start = 0) : w(tensor.numel(), start), g(w.size()), info(std::move(tensor)) {
+    for (const StateSpec& spec : rule.state(info)) s.emplace_back(count_of(spec.shape), static_cast<T>(spec.initial));
   }
   // Updates elements [from, to).
-  void update(const Optimizer& rule, const StepInfo& info, std::size_t from, std::size_t to, Slice group = {}) {
+  void update(const Optimizer& rule, const StepInfo& step, std::size_t from, std::size_t to, Slice group = {}) {
     std::vector<void*> states;
     group = slice(from, to, group, states);
-    if (from == 0 || sums.empty()) measure(rule, info, group);
+    if (rule.needs().grain == Grain::tensor && group.count < w.size()) {  // is a tensor of its own
+      part_shape = {static_cast<std::int64_t>(group.count)};
+      group.shape = part_shape;
+      group.first = 0;
+    }
+    if (from == 0 || sums.empty()) measure(rule, step, group);
     group.sums = sums;
-    rule.update(group, info);
+    rule.update(group, step);
   }
   // All rounds, in parts: cuts, ascending, are whole blocks behind the first element.
-  void measure(const Optimizer& rule, const StepInfo& info, const Slice& group = {}, std::vector<std::size_t> cuts = {}) {
+  void measure(const Optimizer& rule, const StepInfo& step, const Slice& group = {}, std::vector<std::size_t> cuts = {}) {
     const auto each = static_cast<std::size_t>(rule.needs().per_tensor);
     cuts.push_back(w.size());
     sums.clear();
@@ -46,7 +54,7 @@ struct Field {
         std::vector<void*> states;
         Slice part = slice(std::exchange(from, to), to, group, states);
         part.sums = sums;
-        rule.measure(round, part, info, exact);
+        rule.measure(round, part, step, exact);
       }
       for (const ExactSum& sum : exact) sums.push_back(sum.value());
     }
@@ -59,13 +67,16 @@ struct Field {
     group.state = states;
     group.count = to - from;
     group.dtype = kReal<T>;
+    group.name = info.name;
+    group.shape = info.shape;
+    group.first = from;
     return group;
   }
-  void update(const Optimizer& rule, const StepInfo& info, Slice group = {}) { update(rule, info, 0, w.size(), group); }
+  void update(const Optimizer& rule, const StepInfo& step, Slice group = {}) { update(rule, step, 0, w.size(), group); }
 
   bool same_bits(const Field& other) const {
     bool same = std::memcmp(w.data(), other.w.data(), w.size() * sizeof(T)) == 0;
-    for (std::size_t k = 0; k < s.size(); ++k) same = same && std::memcmp(s[k].data(), other.s[k].data(), w.size() * sizeof(T)) == 0;
+    for (std::size_t k = 0; k < s.size(); ++k) same = same && std::memcmp(s[k].data(), other.s[k].data(), s[k].size() * sizeof(T)) == 0;
     return same;
   }
 };

@@ -37,7 +37,7 @@ std::size_t assign_offsets(std::vector<Member>& members, Dtype type) {
 }
 
 Bucket::Bucket(int index, std::vector<Member> members, Dtype type, collective::Communicator& comm, Placement placement, BufferPool* pool,
-               Device device)
+               Device device, const Cutting& cutting)
     : index_(index),
       members_(std::move(members)),
       type_(type),
@@ -51,7 +51,7 @@ Bucket::Bucket(int index, std::vector<Member> members, Dtype type, collective::C
   if (!placement_.sharded()) return;
   std::vector<Range> tensors;
   for (const Member& m : members_) tensors.push_back(m.range());
-  edges_ = cut(tensors, count_, placement_.ranks);
+  edges_ = cutting.grain == optim::Grain::tensor ? cut_between(tensors, count_, *cutting.load) : cut(tensors, count_, placement_.ranks);
   for (std::size_t r = 0; r + 1 < edges_.size(); ++r) counts_.push_back(edges_[r + 1] - edges_[r]);
   owned_ = range_of(placement_.me);
   const std::size_t own_bytes = owned_.count * size_of(type_);

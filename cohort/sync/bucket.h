@@ -23,6 +23,7 @@
 #include "cohort/sync/coded_reduce.h"
 #include "cohort/sync/ownership.h"
 #include "cohort/sync/placement.h"
+#include "cohort/sync/state_plan.h"
 
 namespace cohort::sync {
 
@@ -50,7 +51,7 @@ class Bucket {
  public:
   // pool: for gradients that are whole only until they are reduced, borrowed for the bucket's life.
   Bucket(int index, std::vector<Member> members, Dtype type, collective::Communicator& comm, Placement placement = {},
-         BufferPool* pool = nullptr, Device device = Device::cpu);
+         BufferPool* pool = nullptr, Device device = Device::cpu, const Cutting& cutting = {});
   virtual ~Bucket() = default;
   Bucket(const Bucket&) = delete;
   Bucket& operator=(const Bucket&) = delete;
@@ -97,7 +98,8 @@ class Bucket {
   collective::Piece all_in(const collective::Region& memory) const { return {memory.data(), count_, type_, device_}; }
   optim::Slice slice(const Member& m, std::vector<void*>& state) const;  // owned elements; state: keeps the pointers the slice borrows
   collective::Piece owned_parameter(const Member& m) const { return params_.piece(owned_of(m), type_); }
-  collective::Piece owned_state(const Member& m, std::size_t which) const { return states_.at(which).piece(owned_of(m), type_); }
+  const std::vector<optim::StateSpec>& specs(const Member& m) const { return specs_[place_of(m)]; }  // of the rule's state of it
+  collective::Piece owned_state(const Member& m, std::size_t which) const;  // its owned elements; of a state of another shape all of them
   void page_out_state() const;  // Home::file: pages leave this process until they are touched again
   // Memory of all elements for a strategy, by name; in the communicator's where `comm` is given, so that peers read it in place.
   collective::Piece open_slot(const std::string& name, collective::Communicator* comm = nullptr);
@@ -120,6 +122,11 @@ class Bucket {
   Range part_of(const Range& piece, const Member& m) const;   // of one tensor, counted from its own first element
   Range range_in(const Range& piece, const Member& m) const;  // the same elements in the flat memory
   Range owned_of(const Member& m) const { return range_in(owned_, m); }
+  std::size_t place_of(const Member& m) const { return static_cast<std::size_t>(&m - members_.data()); }
+  bool keeps_whole() const { return !plan_.bytes.empty(); }  // state of tensors that are not cut
+  std::vector<int> owners() const;                           // by member
+  Piece state_in(const Slot& run, const Member& m, std::size_t which) const;
+  Slot allocate_run(std::size_t bytes, std::size_t which) const;
   const Slot& agreed_slot() const { return pooled() ? sums_ : grads_; }
   std::vector<const Slot*> unreplicated() const;  // what is on no other rank
   bool pooled() const { return placement_.gathers_gradients(); }
@@ -134,11 +141,14 @@ class Bucket {
   std::vector<std::size_t> edges_, counts_;  // by rank
   Range owned_;
   std::string name_;
-  Slot grads_;                         // role grad: all elements
-  Slot sums_;                          // role agreed, where it is no part of grads_: the own piece
-  Slot params_;                        // roles master and live: all elements, or the own piece
-  std::vector<Slot> states_;           // the own piece
-  std::map<std::string, Slot> extra_;  // of the strategy
+  Slot grads_;                                        // role grad: all elements
+  Slot sums_;                                         // role agreed, where it is no part of grads_: the own piece
+  Slot params_;                                       // roles master and live: all elements, or the own piece
+  std::vector<std::vector<optim::StateSpec>> specs_;  // by member
+  std::vector<Slot> states_;                          // the own piece, like its parameters
+  StatePlan plan_;                                    // or, of tensors that are not cut ..
+  Slot run_;                                          // .. what this rank owns
+  std::map<std::string, Slot> extra_;                 // of the strategy
   Buddy buddy_{*this};
   std::unique_ptr<CodedReduce> coded_;
   std::vector<bool> came_;  // by member: its gradient lies in grads_, where that is of the pool

@@ -19,16 +19,45 @@ void Bucket::allocate_parameters(collective::Communicator& comm) {
              own_alone ? owned_.first : 0, on_disk ? Ledger::Entry{} : Ledger::Entry{MemoryClass::parameters, held}, device_};
 }
 
+Slot Bucket::allocate_run(std::size_t bytes, std::size_t which) const {
+  if (placement_.state_on_disk()) return {file_for(bytes, placement_.folder), owned_.first, {}, device_};
+  return {pages_for(bytes, which), owned_.first, {MemoryClass::optimizer, bytes}, device_};
+}
+
 void Bucket::allocate_state(const optim::Optimizer& rule) {
-  const std::size_t own_bytes = owned_.count * size_of(type_);
-  const bool on_disk = placement_.state_on_disk();
+  specs_.clear();
+  for (const Member& m : members_) specs_.push_back(rule.state({m.name, m.shape, type_}));
   states_.clear();
-  for (std::size_t i = 0; i < rule.state_names().size(); ++i) {
-    states_.push_back({on_disk ? file_for(own_bytes, placement_.folder) : pages_for(own_bytes, 2 + i), owned_.first,
-                       on_disk ? Ledger::Entry{} : Ledger::Entry{MemoryClass::optimizer, own_bytes}, device_});
-    for (const Member& m : members_) fill(owned_state(m, i), rule.initial_state(i));
+  if (rule.needs().grain == optim::Grain::tensor) {
+    plan_ = plan_state(specs_, owners(), placement_.sharded() ? placement_.ranks : 1);
+    run_ = allocate_run(plan_.bytes[placement_.sharded() ? static_cast<std::size_t>(placement_.me) : 0], 2);
+  } else {
+    for (std::size_t i = 0; i < specs_[0].size(); ++i) states_.push_back(allocate_run(owned_.count * size_of(type_), 2 + i));
   }
-  buddy_.allocate(rule);
+  for (const Member& m : members_)
+    for (std::size_t i = 0; i < specs(m).size(); ++i) fill(owned_state(m, i), specs(m)[i].initial);
+  buddy_.allocate();
+}
+
+std::vector<int> Bucket::owners() const {
+  std::vector<int> all;
+  for (const Member& m : members_) {
+    const auto behind = std::upper_bound(edges_.begin(), edges_.end(), m.first) - edges_.begin();
+    all.push_back(edges_.empty() ? 0 : std::clamp(static_cast<int>(behind) - 1, 0, placement_.ranks - 1));
+  }
+  return all;
+}
+
+// run: of the rank that owns the tensor.
+Piece Bucket::state_in(const Slot& run, const Member& m, std::size_t which) const {
+  const optim::StateSpec& spec = specs(m)[which];
+  const std::size_t first = plan_.places[place_of(m)][which];
+  return {static_cast<std::byte*>(run.region.data()) + first, optim::count_of(spec.shape), spec.dtype, device_};
+}
+
+Piece Bucket::owned_state(const Member& m, std::size_t which) const {
+  if (!keeps_whole()) return states_.at(which).piece(owned_of(m), type_);
+  return owned(m).count > 0 ? state_in(run_, m, which) : Piece{.dtype = specs(m)[which].dtype};
 }
 
 std::vector<const Slot*> Bucket::unreplicated() const {
@@ -41,19 +70,25 @@ std::vector<const Slot*> Bucket::unreplicated() const {
 void Bucket::page_out_state() const {
   if (placement_.folder.empty()) return;
   for (const Slot* slot : unreplicated()) page_out(slot->region);
+  if (keeps_whole()) page_out(run_.region);
 }
 
 optim::Slice Bucket::slice(const Member& m, std::vector<void*>& state) const {
   const std::size_t first = owned_of(m).first;
   state.clear();
   for (const Slot& slot : states_) state.push_back(slot.at(first, type_));
+  if (keeps_whole())
+    for (std::size_t i = 0; i < specs(m).size(); ++i) state.push_back(owned_state(m, i).data);
   return {.param = params_.at(first, type_),
           .grad = gradient(m),
           .state = state,
           .count = owned(m).count,
           .dtype = type_,
           .lr_scale = m.group.lr_scale,
-          .weight_decay = m.group.weight_decay};
+          .weight_decay = m.group.weight_decay,
+          .name = m.name,
+          .shape = m.shape,
+          .first = owned(m).first};
 }
 
 collective::Piece Bucket::open_slot(const std::string& name, collective::Communicator* comm) {

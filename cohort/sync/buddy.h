@@ -20,12 +20,12 @@ struct Member;
 class Buddy {
  public:
   explicit Buddy(const Bucket& bucket) : bucket_(bucket) {}
-  void allocate(const optim::Optimizer& rule);  // where the placement has buddies; parameters without values
+  void allocate();  // where the placement has buddies; parameters without values
   bool here() const;
 
   Range range(const Member& m) const;                     // of one tensor, counted from its own first element
   Piece parameter(const Member& m) const;                 // of the rank before this one
-  Piece state(const Member& m, std::size_t which) const;  // the same elements
+  Piece state(const Member& m, std::size_t which) const;  // the same elements; of another shape all
   optim::Slice slice(const Member& m, std::vector<void*>& state) const;
   void send(collective::Communicator& comm) const;          // collective, after the step's last mark_reduced(): the gradients for it
   void copy(collective::Communicator& comm) const;          // collective: all of it, where values came from elsewhere
@@ -34,9 +34,12 @@ class Buddy {
  private:
   Range piece() const;  // of the rank before this one, in the flat memory
   const Slot& parameters() const;
+  Piece run() const;  // of state whose tensors are not cut, and what this rank owns of it
+  Piece own_run() const;
 
   const Bucket& bucket_;
   std::vector<Slot> slots_;  // Bucket::unreplicated() of the rank before this one
+  Slot run_;                 // likewise Bucket::run_
   Slot grads_;               // and its reduced gradients
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cohort/optim/measure.h"
 
 namespace cohort::sync {
@@ -41,6 +43,41 @@ TEST(Ownership, EdgesAreStartsOfTensorsOrWholeBlocksBehindOneAndNeverGoBack) {
         EXPECT_TRUE(fits) << edges[r] << " of " << total << " for " << ranks;
       }
     }
+}
+
+TEST(Ownership, OfWholeTensorsIsLevelledOverTheBuckets) {
+  std::vector<std::size_t> load(3);
+  const Range first[]{{0, 96}, {96, 16}};
+  EXPECT_THAT(cut_between(first, 112, load), ElementsAre(0, 0, 96, 112));
+  EXPECT_THAT(load, ElementsAre(0, 96, 16));
+  const Range second[]{{0, 32}, {32, 32}, {64, 32}};
+  EXPECT_THAT(cut_between(second, 96, load), ElementsAre(0, 64, 64, 96)) << "the rank that has most gets nothing";
+  EXPECT_THAT(load, ElementsAre(64, 96, 48));
+  std::vector<std::size_t> alone(1);
+  EXPECT_THAT(cut_between(second, 96, alone), ElementsAre(0, 96));
+}
+
+TEST(Ownership, OfWholeTensorsIsNeverFarFromEven) {
+  std::vector<Range> tensors;
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < 60; ++i) {
+    tensors.push_back({total, 16 * (1 + i * 7 % 13)});
+    total = tensors.back().last();
+  }
+  for (std::size_t ranks = 1; ranks <= 8; ++ranks) {
+    std::vector<std::size_t> load(ranks);
+    for (int bucket = 0; bucket < 5; ++bucket) {
+      const auto edges = cut_between(tensors, total, load);
+      ASSERT_EQ(edges.size(), ranks + 1);
+      EXPECT_EQ(edges.front(), 0u);
+      EXPECT_EQ(edges.back(), total);
+      for (std::size_t r = 0; r < ranks; ++r) {
+        EXPECT_LE(edges[r], edges[r + 1]);
+        EXPECT_TRUE(edges[r] == total || std::ranges::count(tensors, edges[r], &Range::first) == 1);
+      }
+    }
+    EXPECT_LE(*std::ranges::max_element(load), *std::ranges::min_element(load) + 13 * 16) << "a tensor at most";
+  }
 }
 
 }  // namespace

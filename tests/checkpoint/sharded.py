@@ -69,6 +69,26 @@ def other_ranks(runs):
         assert end == ends["run-0"], f"{name} ended with other bits"
 
 
+def whole_tensors(runs):
+    """Rules of whole tensors, whose state has shapes of its own: the same bits at every stage, from any layout, on another number of ranks."""
+    for rule in "adafactor", "muon":
+        same = {**SAME, "optimizer": rule}
+        runs.train(rule, n=3, epochs=1, **same, **strategy(2))
+        runs.call([runs.cohort, "reshard", runs.path(rule), runs.path(f"{rule}5/checkpoints"), "-n", "5", "-s", "3"])
+        ends = []
+        for start, stage in (rule, 0), (rule, 1), (f"{rule}5", 3):
+            name = f"{start}-{stage}"
+            subprocess.run(["cp", "-r", runs.path(start), runs.path(name)], check=True)
+            done = runs.train(name, epochs=2, **same, **strategy(stage))
+            assert "goes on after update" in done.stdout and "this run has 2" in done.stderr, done.stdout + done.stderr
+            ends.append(whole(runs, name))
+        assert ends[1] == ends[0] and ends[2] == ends[0], f"{rule} ended with other bits"
+        runs.train(f"{rule}-never", n=2, epochs=2, **same, **strategy(0))
+        for epochs, stage in (1, 3), (2, 1):
+            runs.train(f"{rule}-stopped", n=2, epochs=epochs, **same, **strategy(stage))
+        assert whole(runs, f"{rule}-stopped") == whole(runs, f"{rule}-never"), f"{rule} that stopped ended with other bits"
+
+
 def damaged(runs):
     """One changed byte in one rank's file: the checkpoint before serves. Predictions read sharded checkpoints too."""
     runs.train("run", epochs=2, checkpoint__every_epochs=1, **SAME, **strategy(2))
@@ -84,4 +104,4 @@ def damaged(runs):
 
 
 with tempfile.TemporaryDirectory(prefix="cohort-sharded-") as scratch:
-    {"layout": layout, "other_stages": other_stages, "other_ranks": other_ranks, "damaged": damaged}[sys.argv[2]](Runs(sys.argv[1], scratch))
+    {"layout": layout, "other_stages": other_stages, "other_ranks": other_ranks, "whole_tensors": whole_tensors, "damaged": damaged}[sys.argv[2]](Runs(sys.argv[1], scratch))

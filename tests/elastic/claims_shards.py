@@ -20,7 +20,7 @@ class ShardedJob(Job):
     """With ZeRO: each worker holds a shard of the state."""
 
     def __init__(self, programs, folder, name, n, least, sync, most=None, flags=(), **sets):
-        super().__init__(programs, folder, name, n, least, most, flags, sync=sync, optimizer="adam(lr=1e-3)", **sets)
+        super().__init__(programs, folder, name, n, least, most, flags, **{"sync": sync, "optimizer": "adam(lr=1e-3)", **sets})
 
     def same_as_replay(self):
         for ranks, last in self.schedule():
@@ -41,7 +41,7 @@ def shards_killed(programs, scratch):
     again, and the bits are those of a run without faults with the same numbers of ranks at the same steps."""
     rng = random.Random(8)
     overflowing = {"precision": "fp16", "loss_scale": "torch(init=65536, window=3)"}  # many steps are skipped
-    for stage, sets in ((1, {}), (2, overflowing), (3, {})):
+    for stage, sets in ((1, {"optimizer": "muon"}), (2, overflowing), (3, {"optimizer": "adafactor"})):  # both of whole tensors
         with ShardedJob(programs, scratch, f"stage{stage}", 3, 2, f"zero(stage={stage}, op=sum, buddy=true)", steps=FOR_EVER, **sets) as job:
             lose_one_of_three(job, rng, f"stage {stage}")
             job.await_size(3)
@@ -55,8 +55,8 @@ def shards_killed(programs, scratch):
 
 def shards_left(programs, scratch):
     """Workers join and leave as planned, with ZeRO and without buddies: a leaver transfers its shard, no step is lost or computed again."""
-    for stage, leaver in ((2, 0), (3, 2)):
-        with ShardedJob(programs, scratch, f"stage{stage}", 3, 1, f"zero(stage={stage}, op=sum)", steps=FOR_EVER) as job:
+    for stage, leaver, optimizer in ((2, 0, "adafactor"), (3, 2, "adam(lr=1e-3)")):
+        with ShardedJob(programs, scratch, f"stage{stage}", 3, 1, f"zero(stage={stage}, op=sum)", steps=FOR_EVER, optimizer=optimizer) as job:
             job.await_step(20)
             leaves_and_another_comes(job, job.pid_of(leaver), 10)
             assert job.steps_lost() == 0 and job.origins_are("peers", "peers"), job.log()

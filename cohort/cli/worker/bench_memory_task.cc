@@ -67,7 +67,10 @@ double settled_pss(const Job& job) {
 
 // fp32: 4 bytes a parameter, a gradient and each state of the rule, shared out by the stage; and what is on its way.
 std::array<double, kMemoryClasses> formulas(const MemoryTaskOptions& w, train::TrainLoop& loop, int ranks) {
-  const double states = static_cast<double>(loop.engine().rule()->state_names().size());
+  double states = 0;
+  for (const auto& [name, p] : loop.model().named_parameters())
+    states += static_cast<double>(p.numel()) * optim::state_per_element(*loop.engine().rule(), p.sizes().vec());
+  states /= static_cast<double>(loop.model().parameter_count());
   plan::Traffic traffic{.lanes = loop.engine().lanes().lanes};
   std::vector<double> buckets;
   for (const auto& bucket : loop.engine().buckets()) buckets.push_back(static_cast<double>(bucket->bytes()));

@@ -56,7 +56,7 @@ class CohortStepper final : public Stepper {
         engine_(job.comm(), parameters(model, *optim::make(run.rule)),
                 {.strategy = run.strategy, .early_update = run.early_update, .norms = run.implementation == "norms"},
                 optim::make(fmt::format("{}(lr={})", run.rule, run.lr)), job.suggested_threads() * job.local_size(), job.local_size()) {
-    model.wrap_blocks(engine_.shards_parameters() ? engine_.block_wrapper(again_) : again_);
+    model.wrap_blocks(engine_.block_wrapper(again_));
   }
 
   Sums step(const data::Batch& batch, std::int64_t number) override {

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "cohort/nn/ops/product.h"
+#include "cohort/nn/tap.h"
 
 namespace cohort::nn {
 namespace {
@@ -60,6 +61,7 @@ at::Tensor linear(torch::nn::LinearImpl& layer, const at::Tensor& x) {
                     !at::autocast::is_autocast_enabled(at::kCPU);  // there the product has 16 bits, the gradient 32
   if (!ours) return layer.forward(x);
   const at::Tensor y = Accumulating::apply(x.flatten(0, -2), layer.weight, layer.bias);
+  Tap::see(layer.weight, x, y);
   if (x.dim() == 2) return y;
   auto sizes = x.sizes().vec();
   sizes.back() = y.size(-1);

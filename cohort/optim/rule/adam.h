@@ -44,15 +44,25 @@ struct AdamPass {
   }
 };
 
+struct Betas {
+  double b1, b2, eps;
+};
+
+template <class T, bool decoupled>
+AdamPass<T, decoupled> adam_pass(const Betas& betas, double lr, double weight_decay, std::int64_t step) {
+  const double rate = lr / (1 - power(betas.b1, step)), root = std::sqrt(1 - power(betas.b2, step));
+  const auto t = [](double x) { return static_cast<T>(x); };
+  return {{t(betas.b1), t(1 - betas.b1), t(betas.b2), t(1 - betas.b2), t(root), t(betas.eps), t(rate)},
+          t(decoupled ? 1 - lr * weight_decay : weight_decay)};
+}
+
 template <bool decoupled>
 class AdamRule : public Optimizer {
  public:
   explicit AdamRule(const SpecValues& v)
       : lr_(v.real("lr")),
         decay_(v.real("weight_decay")),
-        b1_(v.real("beta1")),
-        b2_(v.real("beta2")),
-        eps_(v.real("eps")),
+        betas_{v.real("beta1"), v.real("beta2"), v.real("eps")},
         amsgrad_(v.boolean("amsgrad")) {}
   std::vector<std::string> state_names() const override {
     std::vector<std::string> names{"exp_avg", "exp_avg_sq"};
@@ -65,17 +75,14 @@ class AdamRule : public Optimizer {
  private:
   template <class T>
   void run(const Slice& s, const StepInfo& info) const {
-    const double lr = info.lr * s.lr_scale;
-    const double rate = lr / (1 - power(b1_, info.step)), root = std::sqrt(1 - power(b2_, info.step));
-    const auto t = [](double x) { return static_cast<T>(x); };
-    const AdamPass<T, decoupled> pass{{t(b1_), t(1 - b1_), t(b2_), t(1 - b2_), t(root), t(eps_), t(rate)},
-                                      t(decoupled ? 1 - lr * s.weight_decay : s.weight_decay)};
+    const auto pass = adam_pass<T, decoupled>(betas_, info.lr * s.lr_scale, s.weight_decay, info.step);
     amsgrad_ ? for_each_element<T, 3>(pass, s, info) : for_each_element<T, 2>(pass, s, info);
   }
   void apply(const Slice& s, const StepInfo& info) const override {
     with_real(s.dtype, [&](auto zero) { run<decltype(zero)>(s, info); });
   }
-  double lr_, decay_, b1_, b2_, eps_;
+  double lr_, decay_;
+  Betas betas_;
   bool amsgrad_;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "cohort/base/deadline.h"
@@ -31,9 +32,9 @@ constexpr int kRuns = 5;                           // of a pass or a batch; the 
 constexpr std::size_t kMostElements = 16'000'000;  // passed over for real; the time of more is in proportion
 constexpr Seconds kBatchPatience{60};              // for one batch
 
-double best_of(const std::function<void()>& act) {
+double best_of(const std::function<void()>& act, int runs = kRuns) {
   double best = 1e30;
-  for (int run = 0; run < kRuns; ++run) {
+  for (int run = 0; run < runs; ++run) {
     const auto start = Clock::now();
     act();
     best = std::min(best, Seconds(Clock::now() - start).count());
@@ -56,8 +57,39 @@ void measure_rounds(const optim::Optimizer& rule, optim::Slice slice) {
   }
 }
 
+// A matrix of so many elements, as nearly square as they allow.
+Shape matrix_of(std::size_t elements) {
+  auto rows = static_cast<std::size_t>(std::sqrt(static_cast<double>(elements)));
+  while (rows > 1 && elements % rows != 0) --rows;
+  rows = std::max<std::size_t>(rows, 1);
+  return {static_cast<std::int64_t>(rows), static_cast<std::int64_t>(elements / rows)};
+}
+
+// Of a rule of whole tensors: the update of matrices of these sizes, once; it may be long.
+PassTimes time_whole_tensors(const optim::Optimizer& rule, const plan::ModelProfile& profile) {
+  std::size_t all = 0, taken = 0;
+  PassTimes passes;
+  for (const auto& p : profile.parameters) {
+    all += p.elements;
+    if (p.elements == 0 || (taken > 0 && taken + p.elements > kMostElements)) continue;
+    taken += p.elements;
+    const optim::TensorInfo tensor{"", matrix_of(p.elements)};
+    std::vector<float> parameter(p.elements, 0.5F), gradient = parameter;
+    std::vector<std::vector<float>> memory;
+    std::vector<void*> states;
+    for (const auto& spec : rule.state(tensor)) states.push_back(memory.emplace_back(optim::count_of(spec.shape), 0.5F).data());
+    const optim::Slice slice{
+        .param = parameter.data(), .grad = gradient.data(), .state = states, .count = p.elements, .shape = tensor.shape};
+    passes.update += best_of([&] { engine::update_by_all(rule, slice, {.step = 1, .lr = 1e-9, .clear_grad = true}); }, 1);
+    passes.measure += best_of([&] { optim::squared_norm(gradient.data(), p.elements, Dtype::f32); }, 1);
+  }
+  const double scale = taken == 0 ? 0 : static_cast<double>(all) / static_cast<double>(taken);
+  return {passes.measure * scale, passes.update * scale};
+}
+
 // Both passes over memory of the model's size, tensor by tensor as the engine makes them.
 PassTimes time_passes(const optim::Optimizer& rule, const plan::ModelProfile& profile) {
+  if (rule.needs().grain == optim::Grain::tensor) return time_whole_tensors(rule, profile);
   std::size_t all = 0, taken = 0;
   for (const auto& p : profile.parameters) all += p.elements;
   std::vector<std::vector<float>> memory(2 + rule.state_names().size(), std::vector<float>(std::min(all, kMostElements), 0.5F));
@@ -210,7 +242,7 @@ plan::PlanInput gather_plan_input(const TrainConfig& config, const ForecastOptio
       options.ranks == 1 ? 0 : engine::choose_lanes(config.engine.lanes, cores, options.ranks, plan_input.buckets.size()).lanes;
   const auto rule = optim::make(config.optimizer);
   plan_input.state_sizes = {
-      .name = "fp32", .parameter = 4, .gradient = 4, .optimizer = 4.0 * static_cast<double>(rule->state_names().size())};
+      .name = "fp32", .parameter = 4, .gradient = 4, .optimizer = 4 * optim::state_per_element(*rule, matrix_of(kMostElements))};
   add_times(plan_input, config, options, *rule, set);
   return plan_input;
 }

@@ -15,24 +15,43 @@ namespace {
 
 constexpr std::uint32_t kTransferTag = 0;
 
-// Numbers for names, the same on all ranks: every parameter with every state of the rule.
+// Numbers for names, the same on all ranks: every parameter with every state that the rule has of any.
 struct Keys {
   explicit Keys(TrainLoop& loop) : parameters(loop.model().named_parameters()), states(loop.engine().rule()->state_names()) {
     states.insert(states.begin(), "");
-    for (std::size_t i = 0; i < parameters.size(); ++i) index_of[parameters[i].first] = i;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const auto& [name, t] = parameters[i];
+      index_of[name] = i;
+      const Dtype type = nn::dtype_of(t.scalar_type());
+      specs.push_back({{"", t.sizes().vec(), type}});
+      std::ranges::move(loop.engine().rule()->state({name, t.sizes().vec(), type}), std::back_inserter(specs.back()));
+    }
   }
   std::size_t size() const { return parameters.size() * states.size(); }
   std::int64_t of(const Shard& s) const {
     const auto state = std::ranges::find(states, s.state) - states.begin();
     return static_cast<std::int64_t>(index_of.at(s.parameter) * states.size()) + state;
   }
-  const std::pair<std::string, at::Tensor>& parameter(std::size_t key) const { return parameters[key / states.size()]; }
+  const std::string& parameter(std::size_t key) const { return parameters[key / states.size()].first; }
   const std::string& state(std::size_t key) const { return states[key % states.size()]; }
+  // None: this parameter has no such state.
+  const optim::StateSpec* spec(std::size_t key) const {
+    const auto& all = specs[key / states.size()];
+    const auto found = std::ranges::find(all, state(key), &optim::StateSpec::name);
+    return found == all.end() ? nullptr : &*found;
+  }
 
   nn::NamedTensors parameters;
   std::vector<std::string> states;
   std::map<std::string, std::size_t> index_of;
+  std::vector<std::vector<optim::StateSpec>> specs;  // by parameter: itself, then its states
 };
+
+std::int64_t count_of(const optim::StateSpec& spec) { return static_cast<std::int64_t>(optim::count_of(spec.shape)); }
+
+at::Tensor empty_run(const optim::StateSpec& spec, std::int64_t count) {
+  return at::empty({count}, at::TensorOptions().dtype(nn::scalar_type_of(spec.dtype)));
+}
 
 std::vector<std::int64_t> list_pieces(const Shards& mine, const Keys& keys) {
   std::vector<std::int64_t> list;
@@ -103,10 +122,11 @@ void transfer_shards(collective::Communicator& comm, Shards& mine, TrainLoop& lo
     pass(collective::piece(std::span(list)), "list of transferred pieces");
     for (const ShardPiece& piece : read_pieces(list, from.value)) {
       const auto key = static_cast<std::size_t>(piece.key);
-      const auto& [name, parameter] = keys.parameter(key);
-      const at::Tensor part = me == from ? values.of(piece) : at::empty({piece.count}, at::TensorOptions().dtype(parameter.scalar_type()));
+      const auto* spec = keys.spec(key);
+      if (spec == nullptr) throw_failure(Kind::bug, "a piece of {}, which has no {}", keys.parameter(key), keys.state(key));
+      const at::Tensor part = me == from ? values.of(piece) : empty_run(*spec, piece.count);
       pass(nn::piece(part), "transferred piece");
-      if (me == to) mine.push_back({name, keys.state(key), piece.first, part, ShardSource::transferred});
+      if (me == to) mine.push_back({keys.parameter(key), keys.state(key), piece.first, part, ShardSource::transferred});
     }
   }
 }
@@ -117,8 +137,9 @@ bool has_all(const Shards& mine, TrainLoop& loop) {
   const auto trained = loop.engine().trained();
   const std::set<std::string> wanted(trained.begin(), trained.end());
   for (std::size_t key = 0; key < keys.size(); ++key) {
-    const auto& [name, parameter] = keys.parameter(key);
-    if (wanted.contains(name) && !covers(cover(pieces[key], parameter.numel()), parameter.numel())) return false;
+    const auto* spec = keys.spec(key);
+    if (spec == nullptr || !wanted.contains(keys.parameter(key))) continue;
+    if (!covers(cover(pieces[key], count_of(*spec)), count_of(*spec))) return false;
   }
   return true;
 }
@@ -143,11 +164,12 @@ ShardOrigins redistribute(collective::Communicator& comm, const Shards& mine, Tr
   const std::set<std::string> wanted(trained.begin(), trained.end());
   ShardOrigins origins;
   for (std::size_t key = 0; key < keys.size(); ++key) {
-    const auto& [name, parameter] = keys.parameter(key);
-    if (!wanted.contains(name)) continue;
-    const at::Tensor whole = at::empty({parameter.numel()}, at::TensorOptions().dtype(parameter.scalar_type()));
-    const auto taken = cover(pieces[key], parameter.numel());
-    if (!covers(taken, parameter.numel()))
+    const auto* spec = keys.spec(key);
+    const std::string& name = keys.parameter(key);
+    if (spec == nullptr || !wanted.contains(name)) continue;
+    const at::Tensor whole = empty_run(*spec, count_of(*spec));
+    const auto taken = cover(pieces[key], count_of(*spec));
+    if (!covers(taken, count_of(*spec)))
       throw_failure(Kind::bug, "no rank has all of {} {}; start the job again, from its newest checkpoint", name, keys.state(key));
     for (const ShardPiece& piece : taken) {
       const at::Tensor part = whole.narrow(0, piece.first, piece.count);

@@ -110,7 +110,7 @@ TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, 
     tuning_ = std::move(tuned.why);
   }
   engine_ = std::make_unique<engine::Engine>(comm, std::move(all), options, std::move(rule), cores, ranks_here);
-  if (engine_->shards_parameters()) model_.wrap_blocks(engine_->block_wrapper(recomputing_.wrapper));
+  if (engine_->wraps_blocks()) model_.wrap_blocks(engine_->block_wrapper(recomputing_.wrapper));
   steps_per_epoch_ = data::steps_of(share());
   start_at(0, 0, 0);
 }
@@ -142,7 +142,7 @@ std::vector<engine::Parameter> TrainLoop::parameters(const optim::Optimizer& rul
   for (const auto& text : config_.optim.lr_scale) options.lr_scale.push_back(optim::parse_lr_scale(text));
   std::vector<optim::TensorInfo> infos;
   const auto named = model_.named_parameters();
-  for (const auto& [name, p] : named) infos.push_back({name, static_cast<int>(p.dim()), static_cast<std::size_t>(p.numel())});
+  for (const auto& [name, p] : named) infos.push_back({name, p.sizes().vec()});
   const auto assigned = optim::Groups(options).assign(infos);
   groups_ = assigned.summary;
   std::vector<engine::Parameter> out;

@@ -30,7 +30,8 @@ std::vector<engine::EngineOptions> candidates(const TuneSetting& setting) {
 
 double time_candidate(collective::Communicator& comm, nn::Model& model, const TuneSetting& setting, const engine::EngineOptions& options) {
   engine::Engine engine(comm, setting.parameters, options, optim::make(setting.rule), setting.cores, setting.ranks_here);
-  if (engine.shards_parameters()) model.wrap_blocks(engine.block_wrapper());
+  const bool wraps = engine.wraps_blocks();
+  if (wraps) model.wrap_blocks(engine.block_wrapper());
   const at::Tensor input = model.example(setting.batch, 1);
   std::vector<double> times;
   for (int i = 0; i < kWarmSteps + kTimedSteps; ++i) {
@@ -46,10 +47,8 @@ double time_candidate(collective::Communicator& comm, nn::Model& model, const Tu
     engine.finish();
     if (i >= kWarmSteps) times.push_back(Seconds(Clock::now() - start).count());
   }
-  if (engine.shards_parameters()) {
-    engine.make_whole();
-    model.wrap_blocks(nullptr);
-  }
+  engine.make_whole();
+  if (wraps) model.wrap_blocks(nullptr);
   std::nth_element(times.begin(), times.begin() + kTimedSteps / 2, times.end());
   double slowest[] = {times[kTimedSteps / 2]};
   comm.all_reduce(collective::piece(std::span<double>(slowest)), collective::Op::max, {.name = "tuning"});
