@@ -55,7 +55,8 @@ at::Tensor borrowed(const Piece& values) {
 
 Bucket::Bucket(int index, const std::vector<TrainedTensor>& tensors, collective::Communicator& comm, sync::Placement placement,
                sync::BufferPool* pool, const sync::Cutting& cutting)
-    : sync::Bucket(index, members_of(tensors), type_of(tensors), comm, std::move(placement), pool, cutting), params_(params_of(tensors)) {
+    : sync::Bucket(index, members_of(tensors), type_of(tensors), comm, std::move(placement), pool, Device::cpu, cutting),
+      params_(params_of(tensors)) {
   attach();
 }
 

@@ -22,7 +22,7 @@ void Buddy::allocate() {
     slots_.push_back({pages_for(bytes, 2 + i), piece().first, {MemoryClass::optimizer, bytes}, bucket_.device()});
   grads_ = {pages_for(bytes, 0), piece().first, {MemoryClass::gradients, bytes}, bucket_.device()};
   if (bucket_.keeps_whole()) {
-    const std::size_t run_bytes = bucket_.plan_.bytes[static_cast<std::size_t>(bucket_.placement().previous_rank())];
+    const std::size_t run_bytes = run().bytes();
     run_ = {pages_for(run_bytes, 2), 0, {MemoryClass::optimizer, run_bytes}, bucket_.device()};
   }
   for (const Member& m : bucket_.members())
@@ -57,8 +57,13 @@ optim::Slice Buddy::slice(const Member& m, std::vector<void*>& state) const {
           .first = range(m).first};
 }
 
-Piece Buddy::run() const { return {run_.region.data(), run_.region.bytes(), Dtype::u8, Device::cpu}; }
-Piece Buddy::own_run() const { return {bucket_.run_.region.data(), bucket_.run_.region.bytes(), Dtype::u8, Device::cpu}; }
+Piece Buddy::run() const {
+  return {run_.region.data(), bucket_.plan_.bytes[static_cast<std::size_t>(bucket_.placement().previous_rank())], Dtype::u8,
+          bucket_.device()};
+}
+Piece Buddy::own_run() const {
+  return {bucket_.run_.region.data(), bucket_.plan_.bytes[static_cast<std::size_t>(bucket_.placement().me)], Dtype::u8, bucket_.device()};
+}
 
 namespace {
 
