@@ -74,6 +74,27 @@ void store(const T* tile, T alpha, T beta, const Matrix<T>& c, std::size_t row, 
 
 std::size_t parts(std::size_t whole, std::size_t part) { return (whole + part - 1) / part; }
 
+// symmetric: tiles that lie below the diagonal are left out.
+template <class T>
+void product(const Algebra& algebra, T alpha, const Matrix<const T>& a, const Matrix<const T>& b, T beta, const Matrix<T>& c,
+             bool symmetric) {
+  if (a.columns != b.rows || a.rows != c.rows || b.columns != c.columns || (symmetric && c.rows != c.columns))
+    throw_failure(Kind::bug, "a product of {} x {} and {} x {} into {} x {}", a.rows, a.columns, b.rows, b.columns, c.rows, c.columns);
+  const std::size_t inner = a.columns, strips = parts(a.rows, kRows);
+  std::vector<T> packed(strips * kRows * inner);
+  algebra.run(strips, [&](std::size_t s) { pack(a, s * kRows, kRows, packed.data() + s * kRows * inner); });
+  const auto make_tile = current_isa() == Isa::avx2 ? tile_avx2<T> : tile_plain<T>;
+  algebra.run(parts(b.columns, kColumns<T>), [&](std::size_t p) {
+    std::vector<T> panel(kColumns<T> * inner);
+    pack(b.transposed(), p * kColumns<T>, kColumns<T>, panel.data());
+    T found[kRows * kColumns<T>];
+    for (std::size_t s = 0; s < strips && !(symmetric && s * kRows >= (p + 1) * kColumns<T>); ++s) {
+      make_tile(packed.data() + s * kRows * inner, panel.data(), inner, found);
+      store(found, alpha, beta, c, s * kRows, p * kColumns<T>);
+    }
+  });
+}
+
 }  // namespace
 
 void Algebra::run(std::size_t jobs, const std::function<void(std::size_t)>& job) const {
@@ -83,24 +104,20 @@ void Algebra::run(std::size_t jobs, const std::function<void(std::size_t)>& job)
 template <class T>
 void Algebra::multiply(T alpha, std::type_identity_t<Matrix<const T>> a, std::type_identity_t<Matrix<const T>> b, T beta,
                        std::type_identity_t<Matrix<T>> c) const {
-  if (a.columns != b.rows || a.rows != c.rows || b.columns != c.columns)
-    throw_failure(Kind::bug, "a product of {} x {} and {} x {} into {} x {}", a.rows, a.columns, b.rows, b.columns, c.rows, c.columns);
-  const std::size_t inner = a.columns, strips = parts(a.rows, kRows);
-  std::vector<T> packed(strips * kRows * inner);
-  run(strips, [&](std::size_t s) { pack(a, s * kRows, kRows, packed.data() + s * kRows * inner); });
-  const auto make_tile = current_isa() == Isa::avx2 ? tile_avx2<T> : tile_plain<T>;
-  run(parts(b.columns, kColumns<T>), [&](std::size_t p) {
-    std::vector<T> panel(kColumns<T> * inner);
-    pack(b.transposed(), p * kColumns<T>, kColumns<T>, panel.data());
-    T found[kRows * kColumns<T>];
-    for (std::size_t s = 0; s < strips; ++s) {
-      make_tile(packed.data() + s * kRows * inner, panel.data(), inner, found);
-      store(found, alpha, beta, c, s * kRows, p * kColumns<T>);
-    }
-  });
+  product(*this, alpha, a, b, beta, c, false);
+}
+
+template <class T>
+void Algebra::multiply_symmetric(T alpha, std::type_identity_t<Matrix<const T>> a, std::type_identity_t<Matrix<const T>> b, T beta,
+                                 std::type_identity_t<Matrix<T>> c) const {
+  product(*this, alpha, a, b, beta, c, true);
+  for (std::size_t i = 0; i < c.rows; ++i)
+    for (std::size_t j = 0; j < i; ++j) c.at(i, j) = c.at(j, i);
 }
 
 template void Algebra::multiply<float>(float, Matrix<const float>, Matrix<const float>, float, Matrix<float>) const;
 template void Algebra::multiply<double>(double, Matrix<const double>, Matrix<const double>, double, Matrix<double>) const;
+template void Algebra::multiply_symmetric<float>(float, Matrix<const float>, Matrix<const float>, float, Matrix<float>) const;
+template void Algebra::multiply_symmetric<double>(double, Matrix<const double>, Matrix<const double>, double, Matrix<double>) const;
 
 }  // namespace cohort

@@ -39,6 +39,10 @@ class Algebra {
   template <class T>
   void multiply(T alpha, std::type_identity_t<Matrix<const T>> a, std::type_identity_t<Matrix<const T>> b, T beta,
                 std::type_identity_t<Matrix<T>> c) const;
+  // The same where the product and c are symmetric, x x^T say: half of the work, and the same bits.
+  template <class T>
+  void multiply_symmetric(T alpha, std::type_identity_t<Matrix<const T>> a, std::type_identity_t<Matrix<const T>> b, T beta,
+                          std::type_identity_t<Matrix<T>> c) const;
 };
 
 }  // namespace cohort

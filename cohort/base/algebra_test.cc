@@ -74,6 +74,22 @@ TEST_F(Products, HaveTheBitsOfTheDefinitionOnEveryInstructionSetAndAnyNumberOfTh
   }
 }
 
+TEST_F(Products, OfSymmetricMatricesHaveTheSameBitsFromHalfOfTheWork) {
+  for (const std::size_t m : {1, 5, 16, 17, 40, 100}) {
+    const auto x = noise<float>(m * 30, 4);
+    const Matrix<const float> rows(x.data(), m, 30);
+    std::vector<float> a(m * m), whole(m * m), half(m * m, std::nanf(""));
+    Algebra{}.multiply_symmetric<float>(1, rows, rows.transposed(), 0, {half.data(), m, m});
+    Algebra{}.multiply<float>(1, rows, rows.transposed(), 0, {whole.data(), m, m});
+    EXPECT_EQ(half, whole) << m;
+    a = half;
+    const Matrix<const float> square(a.data(), m, m);
+    Threaded{}.multiply_symmetric<float>(2, square, square, -0.5F, {half.data(), m, m});
+    Algebra{}.multiply<float>(2, square, square, -0.5F, {whole.data(), m, m});
+    EXPECT_EQ(half, whole) << m;
+  }
+}
+
 TEST_F(Products, DoNotReadWhatTheResultHeldWhenItCountsForNothing) {
   const float one[]{2}, two[]{3};
   float out[]{std::nanf("")};
