@@ -70,7 +70,7 @@ int main(int argc, char** argv) try {
   }
 
   std::int64_t held = 0;  // elements of parameters and optimizer state that this rank keeps
-  zero.engine().each_shard([&](const auto&, const auto&, auto, auto, std::int64_t count, const auto&) { held += count; });
+  zero.engine().visit([&](const cohort::StateItem& item) { held += static_cast<std::int64_t>(item.run.count); });
   const double right = accuracy(net, zero);
   std::printf("rank %d: %.1f %% right; keeps %lld of %lld elements of parameters and state\n", job.rank().value, 100 * right,
               static_cast<long long>(held), static_cast<long long>(3 * parameters));

@@ -17,6 +17,8 @@ namespace {
 
 using namespace cohort;
 using namespace cohort::checkpoint;
+using cohort::checkpoint::Dtype;
+using cohort::checkpoint::Shape;
 
 struct Tensors {
   std::vector<std::vector<std::byte>> memory;
