@@ -165,6 +165,9 @@ void Engine::refuse_on_mesh() const {
   refuse(placement_.buddy, sync, "a lost rank takes its boxes with it, and buddies know none; leave buddy=true out");
   refuse(placement_.gathers_parameters() && spans_.count() > 1, sync,
          "parameters whose gradients are summed over different axes are not gathered together; take stage 2");
+  const optim::Needs needs = rule_ ? rule_->needs() : optim::Needs{};
+  refuse(needs.grain == optim::Grain::tensor || needs.taps, rule_ ? rule_->spec() : "",
+         "the rule computes with whole tensors and layers, of which each rank has a part here; take one of single elements");
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     refuse(options_.norms && span_of_[i] != 0, "engine.norms",
            fmt::format("the gradient of {} is whole only when it is summed over more than dp", parameters_[i].name));

@@ -17,15 +17,18 @@ constexpr std::string_view kModel = "model", kOptimizer = "optimizer", kResidual
 
 // A state of the parameter of which `p` is a run: the same elements, or all of a state of another shape.
 StateItem state_item(const StateItem& p, const optim::StateSpec& spec, const Piece& values) {
+  const bool alike = spec.shape == (p.box != nullptr ? p.box->sizes : p.shape);
   return {.group = kOptimizer,
           .parameter = p.parameter,
           .state = spec.name,
-          .shape = spec.shape,
-          .run = spec.shape == p.shape ? p.run : ElementRange{0, values.count},
+          .shape = alike ? p.shape : spec.shape,
+          .run = alike ? p.run : ElementRange{0, values.count},
           .values = values,
           .share = p.share,
           .merge = p.merge,
-          .buddy = p.buddy};
+          .buddy = p.buddy,
+          .box = alike ? p.box : nullptr,
+          .first = p.first};
 }
 
 }  // namespace

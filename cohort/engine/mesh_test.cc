@@ -191,6 +191,8 @@ TEST(Mesh, RefusesWhatItCannotDo) {
   EXPECT_THAT(refused(c), HasSubstr("mesh=dp=2,tp=2 does not go with sync=local_sgd(h=4): replicas that drift"));
   c.options.strategy = "zero(stage=1, buddy=true)";
   EXPECT_THAT(refused(c), HasSubstr("leave buddy=true out"));
+  for (const char* rule : {"muon", "adafactor"})
+    EXPECT_THAT(refused({.ranks = 4, .mesh = "dp=2,tp=2", .rule = rule}), HasSubstr("the rule computes with whole tensors"));
   EXPECT_THAT(refused({.ranks = 4, .mesh = "dp=2,tp=3"}), HasSubstr("is of 6 ranks, and the job has 4"));
 }
 
