@@ -15,6 +15,7 @@ void bind_errors(pybind11::module_& m);         // Failure becomes ValueError or
 void bind_runtime(pybind11::module_& m);        // what cohort.torch calls
 void bind_elastic(pybind11::module_& m);        // what hvd.elastic calls
 void bind_process_group(pybind11::module_& m);  // torch.distributed's backend "cohort"
+void bind_codec(pybind11::module_& m);          // codecs for cohort.torch and DDP
 void bind_trainer(pybind11::module_& m);        // what cohort.Trainer calls
 
 }  // namespace cohort::python

@@ -11,5 +11,6 @@ PYBIND11_MODULE(_core, m) {
   cohort::python::bind_runtime(m);
   cohort::python::bind_elastic(m);
   cohort::python::bind_process_group(m);
+  cohort::python::bind_codec(m);
   cohort::python::bind_trainer(m);
 }

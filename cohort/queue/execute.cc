@@ -86,6 +86,7 @@ void Executor::run_part(const Operation& o, const Part& part) {
 }
 
 void Executor::all_reduce(Operation& o) {
+  if (o.reduce) return o.reduce(comm_, {.name = o.name});
   if (o.adasum) {
     for (const Part& part : o.parts) {
       copy(part.in, target(part));

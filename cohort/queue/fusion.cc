@@ -5,7 +5,8 @@
 namespace cohort::queue {
 
 bool fusible(const Signature& signature) {
-  if (signature.collective != Collective::all_reduce || signature.adasum || signature.parts.empty()) return false;
+  if (signature.collective != Collective::all_reduce || signature.adasum || !signature.codec.empty() || signature.parts.empty())
+    return false;
   return std::all_of(signature.parts.begin(), signature.parts.end(), [&](const PartSignature& part) {
     return part.device.kind == DeviceKind::cpu && part.dtype == signature.parts.front().dtype;
   });

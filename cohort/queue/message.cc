@@ -48,7 +48,7 @@ std::uint8_t byte_of(Enum value) {
   return static_cast<std::uint8_t>(value);
 }
 
-constexpr std::uint8_t kSizesAsked = 1, kAdasum = 2;  // flags of a signature
+constexpr std::uint8_t kSizesAsked = 1, kAdasum = 2, kCodec = 4;  // flags of a signature
 
 void put(Writer& out, const Signature& s) {
   out.number(byte_of(s.collective));
@@ -56,7 +56,8 @@ void put(Writer& out, const Signature& s) {
   out.rank(s.root);
   out.real(s.prescale);
   out.real(s.postscale);
-  out.number(static_cast<std::uint8_t>((s.sizes_asked ? kSizesAsked : 0) | (s.adasum ? kAdasum : 0)));
+  out.number(static_cast<std::uint8_t>((s.sizes_asked ? kSizesAsked : 0) | (s.adasum ? kAdasum : 0) | (s.codec.empty() ? 0 : kCodec)));
+  if (!s.codec.empty()) out.text(s.codec);
   out.length(s.parts.size());
   for (const PartSignature& part : s.parts) {
     out.number(byte_of(part.dtype));
@@ -74,9 +75,10 @@ Signature get_signature(Reader& in) {
   s.prescale = in.real();
   s.postscale = in.real();
   const auto flags = in.number<std::uint8_t>();
-  if (flags > (kSizesAsked | kAdasum)) throw_failure(Kind::corrupt, "a queue message has the unknown flags {}", flags);
+  if (flags > (kSizesAsked | kAdasum | kCodec)) throw_failure(Kind::corrupt, "a queue message has the unknown flags {}", flags);
   s.sizes_asked = (flags & kSizesAsked) != 0;
   s.adasum = (flags & kAdasum) != 0;
+  if ((flags & kCodec) != 0) s.codec = in.text();
   s.parts.resize(in.length(6));
   for (PartSignature& part : s.parts) {
     part.dtype = in.word(Dtype::i16, "dtype");

@@ -15,6 +15,7 @@ Signature sample() {
           .postscale = -2.0,
           .sizes_asked = true,
           .adasum = true,
+          .codec = "topk(ratio=0.01)",
           .parts = {{Dtype::bf16, Device::cpu, {kAnyLength, 7}}, {Dtype::boolean, Device::cuda, {}}}};
 }
 

@@ -22,6 +22,7 @@ std::string_view objection_to_join(const Signature& signature) {
   if (signature.collective == Collective::barrier) return {};
   if (signature.collective != Collective::all_reduce) return "it needs data from every rank";
   if (signature.adasum) return "Adasum has no place for the zeros of a joined rank";
+  if (!signature.codec.empty()) return "a codec needs a payload from every rank";
   if (signature.op != Op::sum && signature.op != Op::average) return "the zeros of a joined rank would change its result";
   return {};
 }

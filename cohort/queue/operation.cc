@@ -44,6 +44,10 @@ struct Inspection {
     }
     require(!operation.adasum || (collective_is({all_reduce}) && operation.op == Op::sum),
             "Adasum is a way to all_reduce, in place of an op");
+    require(operation.codec.empty() == !operation.reduce, "a codec and what reduces by it come together");
+    require(!operation.reduce || (collective_is({all_reduce}) && !operation.adasum && operation.prescale == 1.0 &&
+                                  operation.postscale == 1.0 && (operation.op == Op::sum || operation.op == Op::average)),
+            "codec {} is for sums and averages without scales", operation.codec);
     require(!operation.allocate || collective_is({all_gather, all_to_all}),
             "only all_gather and all_to_all ask for memory; give out pieces");
   }
@@ -83,6 +87,8 @@ struct Inspection {
     if (collective_is({all_reduce, reduce_scatter, reduce})) {
       require(reducible(p.in.dtype, operation.op), "{} cannot be reduced by {}", name_of(p.in.dtype), name_of(operation.op));
       require(!operation.adasum || p.in.dtype <= Dtype::f64, "Adasum combines real numbers, not {}", name_of(p.in.dtype));
+      require(!operation.reduce || ((in_place || p.out.data == p.in.data) && p.in.dtype == Dtype::f32),
+              "codec {} reduces f32 in place, not {}", operation.codec, name_of(p.in.dtype));
     }
     if (!in_place)
       require(p.in.dtype == p.out.dtype || p.in.data == nullptr, "in is {} and out is {}", name_of(p.in.dtype), name_of(p.out.dtype));

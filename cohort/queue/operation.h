@@ -12,6 +12,10 @@
 #include "cohort/base/ids.h"
 #include "cohort/collective/types.h"
 
+namespace cohort::collective {
+class Communicator;
+}
+
 namespace cohort::queue {
 
 using collective::Collective;
@@ -39,6 +43,11 @@ struct Operation {
   bool adasum = false;  // all_reduce by Adasum (collective/adasum.h) instead of op, which stays sum; each part by itself
   double prescale = 1.0;
   double postscale = 1.0;
+  // all_reduce by way of a codec, in place: `reduce` is called on the progress thread instead of the collective, at the same place of the
+  // agreed order on every rank, and leaves the sum or average in the parts. The ranks compare `codec`. It must not call back into the
+  // queue.
+  std::string codec{};
+  std::function<void(collective::Communicator& comm, const collective::Call& call)> reduce{};
   // all_gather and all_to_all whose received sizes only the peers know: called on the progress thread once per part, gives memory for
   // `count` elements. It must not call back into the queue.
   std::function<void*(std::size_t part, std::size_t count)> allocate{};

@@ -83,6 +83,23 @@ TEST_P(BothModes, AdasumAveragesWhatIsParallelPartByPart) {
   });
 }
 
+TEST_P(BothModes, ACodecTakesThePlaceOfTheCollectiveInTheAgreedOrder) {
+  run_queues(3, options(), [](Queue& queue) {
+    std::vector<float> data(8, 3.0f), plain(8, 1.0f);
+    Operation o = all_reduce_of(data, "x");
+    o.codec = "half";
+    o.reduce = [&](collective::Communicator& comm, const collective::Call& call) {
+      for (float& value : data) value /= 2;
+      comm.all_reduce(collective::piece(std::span(data)), Op::sum, call);
+    };
+    const Handle coded = queue.submit(std::move(o)), other = queue.submit(all_reduce_of(plain, "y"));
+    queue.wait(coded, done());
+    queue.wait(other, done());
+    EXPECT_THAT(data, Each(4.5f));
+    EXPECT_THAT(plain, Each(3.0f));
+  });
+}
+
 TEST_P(BothModes, AGroupIsOneUnitOfAnyTypesAndSizes) {
   for (const std::size_t large : {std::size_t{10}, std::size_t{400'000}}) {
     run_queues(3, options(), [large](Queue& queue) {

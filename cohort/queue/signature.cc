@@ -16,10 +16,9 @@ std::size_t PartSignature::count() const {
 }
 
 Signature signature_of(const Operation& operation) {
-  Signature s{operation.collective, operation.op,
-              operation.root,       operation.prescale,
-              operation.postscale,  operation.allocate != nullptr,
-              operation.adasum,     {}};
+  Signature s{operation.collective, operation.op,        operation.root,
+              operation.prescale,   operation.postscale, operation.allocate != nullptr,
+              operation.adasum,     operation.codec,     {}};
   const bool lengths_differ = operation.collective == Collective::all_gather || operation.collective == Collective::gather ||
                               operation.collective == Collective::scatter || operation.collective == Collective::all_to_all;
   for (const Part& part : operation.parts) {
@@ -102,6 +101,10 @@ std::optional<std::string> mismatch(std::string_view name, Rank one, const Signa
   }
   if (left.prescale != right.prescale || left.postscale != right.postscale) {
     return sides.text("prescale and/or postscale factors", "used the factors", scales(left), scales(right));
+  }
+  if (left.codec != right.codec) {
+    const auto word = [](const Signature& s) { return s.codec.empty() ? std::string_view("none") : std::string_view(s.codec); };
+    return sides.text("codecs", "sent its tensors by codec", word(left), word(right));
   }
   if (left.sizes_asked != right.sizes_asked) {
     const auto word = [](const Signature& s) { return s.sizes_asked ? "sizes from its peers" : "sizes known beforehand"; };

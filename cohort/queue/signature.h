@@ -31,6 +31,7 @@ struct Signature {
   double postscale = 1.0;
   bool sizes_asked = false;  // the received sizes are exchanged first (Operation::allocate)
   bool adasum = false;       // combined by Adasum; op is then sum
+  std::string codec{};       // reduced by way of it; empty: as it is
   std::vector<PartSignature> parts{};
   bool operator==(const Signature&) const = default;
 };

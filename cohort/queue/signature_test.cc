@@ -39,12 +39,13 @@ TEST(Signature, MismatchedShapesNameBoth) {
 
 TEST(Signature, EveryOtherFieldIsComparedToo) {
   const Operation base = reduce_of({4});
-  Operation collective = base, op = base, scale = base, group = base, device = base;
+  Operation collective = base, op = base, scale = base, group = base, device = base, codec = base;
   collective.collective = Collective::broadcast;
   op.op = Op::max;
   scale.postscale = 0.5;
   group.parts.push_back(group.parts.front());
   device.parts[0].in.device = Device::cuda;
+  codec.codec = "int8";
   EXPECT_THAT(difference(base, collective),
               HasSubstr("Mismatched operations: One rank did the operation allreduce, but another rank did the operation broadcast"));
   EXPECT_THAT(difference(base, op),
@@ -52,6 +53,7 @@ TEST(Signature, EveryOtherFieldIsComparedToo) {
   EXPECT_THAT(difference(base, scale), HasSubstr("Mismatched prescale and/or postscale factors: One rank used the factors 1 and 1, but"));
   EXPECT_THAT(difference(base, group), HasSubstr("Mismatched group sizes"));
   EXPECT_THAT(difference(base, device), HasSubstr("Mismatched devices"));
+  EXPECT_THAT(difference(base, codec), HasSubstr("Mismatched codecs: One rank sent its tensors by codec none, but another rank"));
 }
 
 TEST(Signature, BroadcastRootsAreCompared) {
@@ -121,6 +123,10 @@ INSTANTIATE_TEST_SUITE_P(
             [](Operation& o) { o.collective = Collective::broadcast, o.root = Rank{0}, o.prescale = 2; }},
         Bad{"infinite scale", "finite", [](Operation& o) { o.prescale = INFINITY; }},
         Bad{"allocate", "only all_gather and all_to_all", [](Operation& o) { o.allocate = [](auto, auto) { return nullptr; }; }},
+        Bad{"scaled codec", "without scales", [](Operation& o) { o.codec = "int8", o.reduce = [](auto&, auto&) {}, o.postscale = 2; }},
+        Bad{"codec of doubles", "reduces f32 in place, not f64",
+            [](Operation& o) { o.codec = "int8", o.reduce = [](auto&, auto&) {}, o.parts[0].in.dtype = Dtype::f64; }},
+        Bad{"codec by name alone", "come together", [](Operation& o) { o.codec = "int8"; }},
         Bad{"splits", "add up to 7, not to its 8 elements",
             [](Operation& o) {
               o.collective = Collective::all_to_all, o.parts[0].counts = {1, 2, 2, 2};

@@ -3,6 +3,7 @@
 
     cohort run -n 2 -- python ddp.py
     torchrun --nproc-per-node 2 ddp.py
+    cohort run -n 2 -- python ddp.py --codec int8          gradients in fewer bytes (docs/codecs.md)
     python ddp.py --backend gloo ...                       the same without Cohort
 
 Reads Fashion-MNIST where Debian puts it (package dataset-fashion-mnist), else makes images of its own.
@@ -16,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-import cohort  # noqa: F401: the backend "cohort"
+import cohort  # the backend "cohort", and its hooks
 
 FOLDER = "/usr/share/datasets/fashion-mnist"
 
@@ -27,6 +28,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=64, help="images of a rank")
     parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--codec", help="a communication hook of cohort's: int8, topk(ratio=0.01) ..")
     return parser.parse_args()
 
 
@@ -55,6 +57,8 @@ def main():
     )
     model = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
+    if options.codec:
+        model.register_comm_hook(cohort.hooks.State(model, optimizer), cohort.hooks.codec(options.codec))
     images, labels = images_and_labels()
     sampler = torch.utils.data.DistributedSampler(labels, ranks, rank)
     order = torch.tensor(list(sampler))

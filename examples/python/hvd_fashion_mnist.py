@@ -21,6 +21,7 @@ parser.add_argument("--batch-size", type=int, default=64, help="images per rank 
 parser.add_argument("--lr", type=float, default=0.02, help="of one rank; it grows with their number")
 parser.add_argument("--images", type=int, help="train on so many only")
 parser.add_argument("--fp16-allreduce", action="store_true", help="gradients travel as 16-bit numbers")
+parser.add_argument("--codec", help="gradients travel by a codec: int8, topk(ratio=0.01) ..")
 parser.add_argument("--use-adasum", action="store_true", help="combine the ranks' steps by Adasum")
 args = parser.parse_args()
 
@@ -43,9 +44,11 @@ optimizer = torch.optim.SGD(model.parameters(), lr=args.lr * scale, momentum=0.9
 
 hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+compression = hvd.Compression.fp16 if args.fp16_allreduce else hvd.Compression.none
+if args.codec:
+    compression = hvd.Compression.codec(args.codec)
 optimizer = hvd.DistributedOptimizer(
-    optimizer, named_parameters=model.named_parameters(), op=hvd.Adasum if args.use_adasum else hvd.Average,
-    compression=hvd.Compression.fp16 if args.fp16_allreduce else hvd.Compression.none)
+    optimizer, named_parameters=model.named_parameters(), op=hvd.Adasum if args.use_adasum else hvd.Average, compression=compression)
 
 
 def train(epoch):

@@ -4,6 +4,8 @@
     python own_model_trainer.py                                       one rank
     cohort run -n 2 own_model_trainer.py                              two
     cohort run -n 2 own_model_trainer.py --sync "zero(stage=3)"       parameters, gradients and optimizer state sharded over them
+    cohort run -n 2 own_model_trainer.py --sync "local_sgd(h=8)"      ranks that train by themselves and average every 8 steps
+    cohort run -n 2 own_model_trainer.py --codec int8                 gradients in fewer bytes
     cohort run -n 3 --min-n 2 own_model_trainer.py                    workers may be lost: the others go on
 
 Run again it resumes from its newest checkpoint; --out says where.
@@ -49,6 +51,7 @@ def confidence(outputs, labels):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sync", default="all_reduce(op=sum)")
+    parser.add_argument("--codec", default="none")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--out", default="runs/spirals")
     options = parser.parse_args()
@@ -58,6 +61,7 @@ def main():
         "out": options.out,
         "epochs": options.epochs,
         "sync": options.sync,
+        "codec": options.codec,
         "optimizer": "adam(lr=5e-3)",
         "data": {"batch": 32},
     }

@@ -4,7 +4,10 @@
     import cohort                       # torch.distributed.init_process_group("cohort")
     cohort.Trainer(model, data).run()   # a whole training run
 
-The first is described by help(cohort.torch), the second by help(cohort.distributed), the third by help(cohort.trainer).
+    ddp.register_comm_hook(cohort.hooks.State(ddp), cohort.hooks.int8)   # gradients in fewer bytes
+
+The first is described by help(cohort.torch), the second by help(cohort.distributed), the third by help(cohort.trainer),
+the fourth by help(cohort.hooks).
 """
 
 import torch as _torch  # first: the extension needs its libraries
@@ -31,7 +34,7 @@ def _check_torch(built, found):
 
 _check_torch(_core.torch_version, _torch.__version__)
 
-from cohort import distributed, run  # cohort.run(function, num_proc=2)
+from cohort import distributed, hooks, run  # cohort.run(function, num_proc=2)
 from cohort.trainer import NotSavedError, Trainer
 
 distributed.register()

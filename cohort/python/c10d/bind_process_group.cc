@@ -3,6 +3,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <cstdlib>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "cohort/python/bind.h"
 #include "cohort/python/c10d/allocator.h"
@@ -29,6 +30,16 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& 
   return c10::make_intrusive<ProcessGroupCohort>(std::move(how), std::move(global_ranks));
 }
 
+c10::intrusive_ptr<c10d::Work> reduce_bucket(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                             const std::shared_ptr<GradientCodec>& codec, const std::vector<std::string>& names,
+                                             const std::vector<std::size_t>& counts, const at::Tensor& bucket, double weight) {
+  const auto backend = c10::dynamic_intrusive_pointer_cast<ProcessGroupCohort>(group->getBackend(c10::DeviceType::CPU));
+  if (!backend)
+    throw_failure(Kind::usage, "the hooks of cohort are for process groups of backend cohort, not {}; init_process_group(\"cohort\")",
+                  group->getBackendName());
+  return backend->allreduce_coded(bucket, names, counts, codec, weight);
+}
+
 at::Tensor shared_tensor(const std::vector<int64_t>& sizes, at::ScalarType type) {
   return raising([&] { return SharedMemoryPool::instance().tensor(sizes, type); });
 }
@@ -47,6 +58,8 @@ py::dict pool_stats() {
 void bind_process_group(py::module_& m) {
   m.def("_create_process_group", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("chosen"),
         py::arg("name"), py::arg("address"), py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
+  m.def("_reduce_bucket", &reduce_bucket, py::arg("group"), py::arg("codec"), py::arg("names"), py::arg("counts"), py::arg("bucket"),
+        py::arg("weight"), py::call_guard<py::gil_scoped_release>());
   m.def("_shutdown_process_groups", &shutdown_all_groups);
   m.def("_shared_tensor", &shared_tensor, py::arg("sizes"), py::arg("dtype"));
   m.def("_shared_pool_stats", &pool_stats);

@@ -16,6 +16,7 @@
 #include "cohort/python/c10d/store_rendezvous.h"
 #include "cohort/python/c10d/tensor_pieces.h"
 #include "cohort/python/c10d/work.h"
+#include "cohort/python/codec/gradient_codec.h"
 
 namespace cohort::python {
 
@@ -64,6 +65,11 @@ class ProcessGroupCohort final : public c10d::Backend {
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  // The bucket, which has so many elements of each named parameter one after the other, becomes the average over the ranks by way of a
+  // codec.
+  WorkPtr allreduce_coded(const at::Tensor& bucket, const std::vector<std::string>& names, const std::vector<std::size_t>& counts,
+                          std::shared_ptr<GradientCodec> codec, double weight);
 
   void abort() override;
   void shutdown() override;  // waits shortly for what is in flight, then disconnects from the peers

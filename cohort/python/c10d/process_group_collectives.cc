@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <numeric>
+#include <utility>
 
 #include "cohort/python/c10d/process_group.h"
 
@@ -100,6 +101,26 @@ WorkPtr ProcessGroupCohort::allreduce(Tensors& tensors, const c10d::AllreduceOpt
                               comm.all_reduce(reduced(memory), how.op, scaled(call, how));
                             }
                             copy_back(memory, tensor);
+                          });
+}
+
+WorkPtr ProcessGroupCohort::allreduce_coded(const at::Tensor& bucket, const std::vector<std::string>& names,
+                                            const std::vector<std::size_t>& counts, std::shared_ptr<GradientCodec> codec, double weight) {
+  constexpr const char* kTitle = "cohort:all_reduce by a codec";
+  const std::size_t count = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  need(!names.empty() && names.size() == counts.size() && count == static_cast<std::size_t>(bucket.numel()), kTitle,
+       fmt::format("{} names and {} elements for a bucket of {}", names.size(), count, bucket.numel()));
+  CodedUnit unit{.names = names, .weight = weight};
+  const at::Tensor memory = raising([&] { return dense(bucket, kTitle); });
+  raising([&] {
+    std::size_t first = 0;
+    for (const std::size_t n : counts) unit.gradients.push_back(reduced(memory).part(std::exchange(first, first + n), n));
+    codec->check(unit);
+  });
+  return start_collective({OpType::ALLREDUCE, kTitle, c10d::kUnsetTimeout, true}, {bucket, memory}, {bucket},
+                          [bucket, memory, codec = std::move(codec), unit = std::move(unit)](Communicator& comm, const Call& call) {
+                            codec->reduce(comm, unit, call);
+                            copy_back(memory, bucket);
                           });
 }
 

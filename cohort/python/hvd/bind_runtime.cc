@@ -1,7 +1,9 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "cohort/base/error.h"
+#include "cohort/nn/tensor.h"
 #include "cohort/python/bind.h"
+#include "cohort/python/codec/gradient_codec.h"
 #include "cohort/python/hvd/runtime.h"
 #include "cohort/python/options.h"
 
@@ -41,6 +43,19 @@ py::object wait(HandleId id) {
                   "all threads end their operations first");
   if (!result) return py::none();
   return py::make_tuple(std::move(result->tensors), std::move(result->rows), result->last_joined);
+}
+
+HandleId allreduce_coded(const std::shared_ptr<GradientCodec>& codec, std::vector<std::string> names, const Tensors& tensors, int op,
+                         double weight, const std::string& name, int set) {
+  Request request = all_reduce(tensors, tensors, {static_cast<Reduce>(op)});
+  CodedUnit unit{.names = std::move(names), .op = request.operation.op, .weight = weight};
+  for (const at::Tensor& tensor : tensors) unit.gradients.push_back(nn::piece(tensor));
+  codec->check(unit);
+  request.operation.codec = codec->spec();
+  request.operation.reduce = [codec, unit = std::move(unit)](collective::Communicator& comm, const collective::Call& call) {
+    codec->reduce(comm, unit, call);
+  };
+  return runtime().submit(set, std::move(request), name);
 }
 
 InitOptions settings(std::vector<int> ranks, std::vector<std::vector<int>> sets, const py::kwargs& options) {
@@ -96,6 +111,7 @@ void bind_operations(py::module_& m) {
         [](const Tensors& in, const std::optional<Tensors>& out, const std::string& name, int op, double pre, double post, int set) {
           return runtime().submit(set, all_reduce(in, out, {static_cast<Reduce>(op), pre, post}), name);
         });
+  m.def("allreduce_coded", &allreduce_coded);
   m.def("broadcast", [](const at::Tensor& in, const std::optional<at::Tensor>& out, int root, const std::string& name, int set) {
     return runtime().submit(set, broadcast(in, out, Rank{root}), name);
   });

@@ -1,8 +1,11 @@
 """How gradients are compressed before they are sent, and decompressed.
 
 A compressor is a class with two static methods; hand your own to `DistributedOptimizer(compression=...)` or `allreduce(compression=...)`.
+A codec (docs/codecs.md) is more than that: it has payloads of its own that no sum adds up, and what it does not send is kept and sent later.
 """
 import torch
+
+from cohort import _core, codecs
 
 
 class Compressor:
@@ -58,9 +61,46 @@ class BF16Compressor(_Cast):
     wire = torch.bfloat16
 
 
-class Compression:
-    """The compressors that ship: `none`, `fp16`, `bf16`."""
+class CodecCompressor(Compressor):
+    """A codec, for `DistributedOptimizer(compression=...)`. Called with parameters it gives the codec with them: `topk(ratio=0.001)`.
+
+    seed: of codecs that draw random numbers; the same on all ranks.
+    """
+
+    def __init__(self, spec, seed=0):
+        self.spec = _core._codec_spec(spec)
+        self.seed = seed
+        self._name = self.spec.partition("(")[0]
+
+    def __call__(self, *values, seed=0, **named):
+        return CodecCompressor(codecs.spec_of(self._name, values, named), seed)
+
+    def __repr__(self):
+        return f"Compression.codec({self.spec!r})"
+
+    def compress(self, tensor):
+        raise ValueError(f"codec {self.spec} is for hvd.DistributedOptimizer, which keeps what it does not send; a single operation takes "
+                         "Compression.none, .fp16 or .bf16")
+
+
+class _Codecs(type):
+    def __getattr__(cls, name):
+        if name in _core._codecs():
+            return CodecCompressor(name)
+        raise AttributeError(f"there is no Compression.{name}; there are none, fp16, bf16, codec(\"...\") and {', '.join(_core._codecs())}")
+
+
+class Compression(metaclass=_Codecs):
+    """The compressors that ship: `none`, `fp16`, `bf16`, and every codec by its name: `int8`, `topk(ratio=0.01)` (docs/codecs.md).
+
+    `fp16` and `bf16` are casts, as in Horovod; `codec("fp16")` is the codec of that name.
+    """
 
     none = NoneCompressor
     fp16 = FP16Compressor
     bf16 = BF16Compressor
+
+    @staticmethod
+    def codec(spec: str, seed: int = 0) -> CodecCompressor:
+        """Any codec by its spec: `codec("topk(ratio=0.01)")`."""
+        return CodecCompressor(spec, seed)

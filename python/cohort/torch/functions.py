@@ -6,6 +6,7 @@ from typing import Any, Optional
 import torch
 
 from cohort import pickling
+from cohort.codecs import steps_alone
 from cohort.torch.mpi_ops import allgather, broadcast_, broadcast_async_, rank, synchronize
 from cohort.torch.process_sets import ProcessSet, global_process_set
 
@@ -116,6 +117,12 @@ def _zero_missing_gradients(optimizer, model):
             p.grad = torch.zeros_like(p)
 
 
+def _common_state(optimizer):
+    """The state without what only this rank has: what a codec did not send of its gradients."""
+    state = optimizer.state_dict()
+    return {**state, "compression": steps_alone(state["compression"])} if "compression" in state else state
+
+
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Optional[torch.nn.Module] = None) -> None:
     """Gives every rank the optimizer state and options that `root_rank` has: tensors are broadcast, everything else is pickled.
 
@@ -142,7 +149,7 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
         tensors.append(value.empty())
         return tensors[-1]
 
-    skeleton = broadcast_object(_mapped(optimizer.state_dict(), take) if mine else None, root_rank, name="broadcast_optimizer_state")
+    skeleton = broadcast_object(_mapped(_common_state(optimizer), take) if mine else None, root_rank, name="broadcast_optimizer_state")
     state = None if mine else _mapped(skeleton, give)
     _broadcast_all([(str(i), t) for i, t in enumerate(tensors)], root_rank, "broadcast_optimizer_state")
     if not mine:

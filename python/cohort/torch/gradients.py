@@ -10,7 +10,11 @@ from typing import Any
 
 import torch
 
-from cohort.torch.mpi_ops import Average, allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async, synchronize
+from cohort import _core
+from cohort.codecs import CodedGradients
+from cohort.torch.compression import CodecCompressor, NoneCompressor
+from cohort.torch.mpi_ops import Average, allreduce_async_, grouped_allreduce_async_, rank, sparse_allreduce_async, synchronize
+from cohort.torch.process_sets import _id_of
 
 
 @dataclass
@@ -25,11 +29,14 @@ class _PendingGradient:
 class GradientReducer:
     """Counts backward passes per parameter, submits gradients, puts the reduced ones in their place."""
 
-    def __init__(self, names, parameters, compression, passes, op, predivide, groups, sparse_as_dense, process_set):
+    def __init__(self, names, parameters, compression, passes, op, predivide, groups, sparse_as_dense, process_set, rate_of):
         self.passes = passes
         self._names = names
         self._parameters = parameters
-        self._compression = compression
+        self._codec = CodedGradients(compression.spec, compression.seed) if isinstance(compression, CodecCompressor) else None
+        self._compression = NoneCompressor if self._codec else compression
+        self._rate_of = rate_of  # a parameter's (group, learning rate)
+        self.loss_scale = 1.0
         self._op = op
         self._scales = dict(prescale_factor=1.0 / predivide, postscale_factor=predivide) if op == Average else {}
         self._sparse_as_dense = sparse_as_dense
@@ -83,6 +90,19 @@ class GradientReducer:
             finally:
                 self.forget()
 
+    def settle(self):
+        """The step was made with the gradients as they were reduced."""
+        if self._codec:
+            self._codec.settle(True)
+
+    def state_dict(self):
+        """What the codec has not sent yet; {} without one."""
+        return self._codec.state_dict(rank()) if self._codec and self._listening else {}
+
+    def load_state_dict(self, state):
+        if self._codec and self._listening:
+            self._codec.load_state_dict(state, rank())
+
     def _arrived(self, p):
         with self._lock:
             if self._left[p] <= 0 or self._pending.get(p) is not None:
@@ -97,6 +117,8 @@ class GradientReducer:
 
     def _submit_with_group(self, p):
         """The group of p in parts that can go as one: by type and device; sparse gradients go alone."""
+        if self._codec:
+            return self._submit_coded(self._group_of.get(p, [p]))
         parts = {}
         for q in self._group_of.get(p, [p]):
             gradient = self._gradient(q)
@@ -133,6 +155,22 @@ class GradientReducer:
             handle = grouped_allreduce_async_([sent for _, sent, _ in part], name=name, **options)
         for p, sent, context in part:
             self._pending[p] = _PendingGradient(sent, context, handle)
+
+    def _submit_coded(self, parameters):
+        """Parts of one learning rate: a residual is kept in the measure of what it moves."""
+        parts = {}
+        for p in parameters:
+            gradient = self._gradient(p)
+            if gradient.is_sparse:
+                raise ValueError(f"the gradient of {self._names[p]} is sparse, and codec {self._codec.spec} is for dense ones: give "
+                                 "sparse_as_dense=True, or another compression")
+            parts.setdefault(self._rate_of(p), []).append((p, gradient.detach().contiguous()))
+        for (_, rate), part in parts.items():
+            names, tensors = [str(self._names[p]) for p, _ in part], [tensor for _, tensor in part]
+            handle = _core.allreduce_coded(self._codec.core, names, tensors, self._op, rate / self.loss_scale, names[0],
+                                           _id_of(self._process_set))
+            for p, tensor in part:
+                self._pending[p] = _PendingGradient(tensor, None, handle)
 
     def _submit_sparse(self, p, gradient):
         sent, context = self._compression.compress(gradient.coalesce().detach())

@@ -8,16 +8,21 @@ soon as backward has finished it, while backward goes on. `step()` waits for the
 import contextlib
 import os
 import warnings
+import weakref
 from collections.abc import Iterable
 from typing import Optional
 
 import torch
 
 from cohort.torch.adasum_optimizer import AdasumOptimizer, check_passes, tell_scheduler
-from cohort.torch.compression import Compression, Compressor
+from cohort.torch.compression import CodecCompressor, Compression, Compressor
 from cohort.torch.gradients import GradientReducer
-from cohort.torch.mpi_ops import Adasum, Average, size
+from cohort.torch.mpi_ops import Adasum, Average, Max, Min, Product, Sum, size
 from cohort.torch.process_sets import ProcessSet, global_process_set
+
+
+_OPS = {Adasum: "Adasum", Min: "Min", Max: "Max", Product: "Product"}
+_CODED_GROUP_BYTES = 4 << 20  # gradients that go by a codec as one, where the user names no groups: payloads are not fused
 
 
 def _may_grow():
@@ -30,7 +35,7 @@ class _ReducingOptimizer:
 
     def _attach(self, names, parameters, options):
         self._parameter_names = names
-        self._reducer = GradientReducer(names, parameters, **options)
+        self._reducer = GradientReducer(names, parameters, rate_of=_rates(self), **options)
         self._synchronized = False
         self._should_synchronize = True
         if options["process_set"].included() and (size() > 1 or _may_grow()):
@@ -69,6 +74,7 @@ class _ReducingOptimizer:
                 self.synchronize()
                 return loss
             result = super().step(agreed)
+            self._reducer.settle()
             self._synchronized = False
             return result
         if self._should_synchronize:
@@ -77,7 +83,9 @@ class _ReducingOptimizer:
                               "gradients are reduced a second time. Write `with optimizer.skip_synchronize(): optimizer.step()`", stacklevel=2)
             self.synchronize()
         self._synchronized = False
-        return super().step() if closure is None else super().step(closure)
+        result = super().step() if closure is None else super().step(closure)
+        self._reducer.settle()
+        return result
 
     step.hooked = True  # torch would wrap it once more and run step hooks twice; the user's own step() runs them
 
@@ -88,9 +96,22 @@ class _ReducingOptimizer:
                                  "optimizer.synchronize(): gradients are being reduced and would be lost")
         super().zero_grad(set_to_none=set_to_none)
 
+    def set_loss_scale(self, scale):
+        """What the loss is multiplied by from the next backward on (`scaler.get_scale()`): a codec keeps gradients in the measure of that."""
+        if not scale > 0:
+            raise ValueError(f"a loss scale is above 0, not {scale!r}")
+        self._reducer.loss_scale = float(scale)
+
+    def state_dict(self):
+        """As the user's class has it; with a codec also "compression": what this rank has not sent yet. Each rank has its own."""
+        state, kept = super().state_dict(), self._reducer.state_dict()
+        return {**state, "compression": kept} if kept else state
+
     def load_state_dict(self, state_dict):
-        """As the user's class has it; what was in flight is dropped."""
+        """As the user's class has it; what was in flight is dropped. A codec takes back what this rank had not sent, not another rank's."""
         self._reducer.forget()
+        if "compression" in state_dict:
+            self._reducer.load_state_dict(state_dict["compression"])
         self._synchronized = False
         self._should_synchronize = True
         super().load_state_dict(state_dict)
@@ -115,6 +136,37 @@ def _named_parameters(optimizer, named_parameters):
         raise ValueError(f"named_parameters was specified, but {len(unnamed)} of the optimizer's parameters were not named (shapes {shapes}); "
                          "pass the names of all of them, or none")
     return by_parameter
+
+
+def _rates(optimizer):
+    """parameter -> (its group, the learning rate there now); 1 where a group has none."""
+    me = weakref.ref(optimizer)
+    group_of = {p: i for i, group in enumerate(optimizer.param_groups) for p in group["params"]}
+    return lambda p: (group_of[p], float(me().param_groups[group_of[p]].get("lr", 1.0)))
+
+
+def _coded_groups(optimizer, parameters):
+    """Parameters that go by a codec as one: neighbours of a parameter group, from the last, whose gradient comes first."""
+    group_of = {p: i for i, group in enumerate(optimizer.param_groups) for p in group["params"]}
+    groups, size = [], 0
+    for p in reversed(parameters):
+        size += p.numel() * p.element_size()
+        if not groups or size > _CODED_GROUP_BYTES or group_of[groups[-1][0]] != group_of[p]:
+            groups.append([])
+            size = p.numel() * p.element_size()
+        groups[-1].append(p)
+    return groups
+
+
+def _check_codec(compression, op, predivide, names, parameters):
+    if op not in (Average, Sum):
+        raise ValueError(f"codec {compression.spec} is for op=Average and op=Sum: it sends gradients, from which no {_OPS.get(op, op)} follows")
+    if predivide != 1.0:
+        raise ValueError(f"gradient_predivide_factor is not for codec {compression.spec}, which rounds relative to the values: leave it at 1")
+    for p in parameters:
+        if p.dtype != torch.float32 or p.device.type != "cpu":
+            raise ValueError(f"codec {compression.spec} is for float32 gradients on the CPU, and {names[p]} is {p.dtype} on {p.device}; "
+                             "take Compression.none, .fp16 or .bf16")
 
 
 def _groups_of(groups, num_groups, parameters):
@@ -148,7 +200,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
     """Wraps an optimizer so that each step uses gradients reduced over all ranks.
 
     named_parameters: `model.named_parameters()`; without it names come from the place in the parameter groups.
-    compression: `Compression.none`, `.fp16`, `.bf16`, or a Compressor of your own.
+    compression: `Compression.none`, `.fp16`, `.bf16`, a codec (`.int8`, `.topk(ratio=0.01)`, `.codec("...")`), or a Compressor of your own.
     backward_passes_per_step: so many backward passes add up locally before gradients are reduced.
     op: Average, Sum, or Adasum, which combines what the ranks' own steps would change.
     gradient_predivide_factor: with Average, divide by it before summing and by size/factor afterwards.
@@ -163,8 +215,12 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
     check_passes(backward_passes_per_step)
     names = _named_parameters(optimizer, named_parameters)
     parameters = list(dict.fromkeys(p for group in optimizer.param_groups for p in group["params"] if p.requires_grad))
-    options = dict(compression=compression, passes=backward_passes_per_step, op=op, predivide=gradient_predivide_factor,
-                   groups=_groups_of(groups, num_groups, parameters), sparse_as_dense=sparse_as_dense, process_set=process_set)
+    units = _groups_of(groups, num_groups, parameters)
+    if isinstance(compression, CodecCompressor):
+        _check_codec(compression, op, gradient_predivide_factor, names, parameters)
+        units = units if groups or num_groups else _coded_groups(optimizer, parameters)
+    options = dict(compression=compression, passes=backward_passes_per_step, op=op, predivide=gradient_predivide_factor, groups=units,
+                   sparse_as_dense=sparse_as_dense, process_set=process_set)
     mixin = AdasumOptimizer if op == Adasum and (size() > 1 or _may_grow()) else _ReducingOptimizer
     base = type(optimizer)
     wrapped = object.__new__(type(base.__name__, (mixin, base), {"__doc__": base.__doc__, "__module__": base.__module__}))
