@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/nn/ops/product_watcher.h"
 
 namespace cohort::nn {
 
@@ -150,6 +151,7 @@ thread_local Tap::Watching* Tap::Watching::current_ = nullptr;
 
 Tap::Tap(const NamedTensors& parameters) : impl_(std::make_shared<Impl>()) {
   constexpr std::string_view kWeight = "weight";
+  set_product_watcher(&Tap::see);
   for (const auto& [name, t] : parameters) {
     if (t.dim() < 2 || t.numel() == 0) continue;
     Layer layer{.weight = name, .in = t.numel() / t.size(0), .out = t.size(0)};

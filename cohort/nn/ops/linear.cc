@@ -4,8 +4,10 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/torch.h>
 
+#include <atomic>
+
 #include "cohort/nn/ops/product.h"
-#include "cohort/nn/tap.h"
+#include "cohort/nn/ops/product_watcher.h"
 
 namespace cohort::nn {
 namespace {
@@ -56,12 +58,20 @@ bool plain_backward() {
 InPlaceGradients::InPlaceGradients(bool allow) : before_(std::exchange(inner_allowed, allow)) {}
 InPlaceGradients::~InPlaceGradients() { inner_allowed = before_; }
 
+namespace {
+
+std::atomic<ProductWatcher> product_watcher{nullptr};
+
+}  // namespace
+
+void set_product_watcher(ProductWatcher watcher) { product_watcher = watcher; }
+
 at::Tensor linear(torch::nn::LinearImpl& layer, const at::Tensor& x) {
   const bool ours = layer.bias.defined() && x.dim() >= 2 && x.device().is_cpu() && x.scalar_type() == layer.weight.scalar_type() &&
                     !at::autocast::is_autocast_enabled(at::kCPU);  // there the product has 16 bits, the gradient 32
   if (!ours) return layer.forward(x);
   const at::Tensor y = Accumulating::apply(x.flatten(0, -2), layer.weight, layer.bias);
-  Tap::see(layer.weight, x, y);
+  if (const ProductWatcher watcher = product_watcher) watcher(layer.weight, x, y);
   if (x.dim() == 2) return y;
   auto sizes = x.sizes().vec();
   sizes.back() = y.size(-1);
