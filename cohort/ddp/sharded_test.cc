@@ -15,6 +15,7 @@
 #include "cohort/collective/ranks.h"
 #include "cohort/ddp/data_parallel.h"
 #include "cohort/ddp/layer_wise_reference.h"
+#include "cohort/ddp/whole_tensor_reference.h"
 #include "cohort/optim/rule.h"
 
 namespace cohort::ddp::sharded_test {
@@ -135,6 +136,8 @@ struct Case {
 };
 void PrintTo(const Case& given, std::ostream* out) { *out << given.spec; }
 
+double default_rate(const char* rule) { return optim::make(rule)->default_lr(); }
+
 std::vector<Case> cases() {
   using namespace torch::optim;
   return {
@@ -153,6 +156,8 @@ std::vector<Case> cases() {
        all_of<RMSprop>(RMSpropOptions(0.01).momentum(0.9).centered(true).weight_decay(0.3))},
       {"Lars", "lars(lr=3, weight_decay=0.3)", all_of<Lars>(LayerWiseOptions(3).weight_decay(0.3))},
       {"Lamb", "lamb(lr=0.02, weight_decay=0.3)", all_of<Lamb>(LayerWiseOptions(0.02).weight_decay(0.3))},
+      {"Adafactor", "adafactor(weight_decay=0.3)", all_of<Adafactor>(LayerWiseOptions(default_rate("adafactor")).weight_decay(0.3))},
+      {"Muon", "muon(weight_decay=0.3)", all_of<Muon>(LayerWiseOptions(default_rate("muon")).weight_decay(0.3))},
   };
 }
 
@@ -205,6 +210,12 @@ std::vector<Case> group_cases() {
                                           [](double scale, double decay) { return RMSpropOptions(0.002 * scale).weight_decay(decay); }),
       group_case<Lars, LayerWiseOptions>("Lars", "lars(lr=0.5, weight_decay=0.2)",
                                          [](double scale, double decay) { return LayerWiseOptions(0.5 * scale).weight_decay(decay); }),
+      group_case<Adafactor, LayerWiseOptions>(
+          "Adafactor", "adafactor(weight_decay=0.2)",
+          [](double scale, double decay) { return LayerWiseOptions(default_rate("adafactor") * scale).weight_decay(decay); }),
+      group_case<Muon, LayerWiseOptions>(
+          "Muon", "muon(weight_decay=0.2)",
+          [](double scale, double decay) { return LayerWiseOptions(default_rate("muon") * scale).weight_decay(decay); }),
       group_case<Lamb, LayerWiseOptions>("Lamb", "lamb(lr=0.002, weight_decay=0.2)",
                                          [](double scale, double decay) { return LayerWiseOptions(0.002 * scale).weight_decay(decay); }),
   };
