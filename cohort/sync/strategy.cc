@@ -39,6 +39,8 @@ std::span<const StrategyRow* const> strategies() { return kStrategiesRows; }
 
 const StrategyRow& strategy_named(std::string_view name) { return find_row(strategies(), name, "strategy"); }
 
+std::string_view law_spec(const StrategyRow& row) { return row.short_rounds.empty() ? row.name : row.short_rounds; }
+
 std::unique_ptr<Strategy> make(std::string_view spec) {
   const Spec parsed = Spec::parse(spec);
   const StrategyRow& row = strategy_named(parsed.name);

@@ -1,6 +1,8 @@
-// A row of the table of strategies (strategies/CMakeLists.txt): its name, its parameters, how to build it, and the spec under which it is
-// all_reduce by definition. Owner: the table. Threads: any, rows never change.
+// A row of the table of strategies (strategies/CMakeLists.txt): its name, its parameters, how to build it, and what it promises beside its
+// Semantics and its cost. The suites of laws (strategy_laws_test.cc here; strategies_test.cc and lost_rank_test.cc in engine/) take every
+// row by these words, and none by its name. Owner: the table. Threads: any, rows never change.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -10,12 +12,25 @@
 
 namespace cohort::sync {
 
+// What mixing alone, at a learning rate of 0, does not change.
+enum class Conserves : std::uint8_t {
+  nothing,
+  consensus,         // the model that the job stands for
+  ranks_and_centre,  // the sum of the ranks' models and of the consensus
+};
+
 struct StrategyRow {
   std::string_view name;
   const SpecSchema& (*schema)();
   std::unique_ptr<Strategy> (*make)(const SpecValues& values);
-  std::string_view limit;  // with plain SGD it makes the parameters that all_reduce makes, to rounding; empty: no setting does
+  std::string_view limit;              // with plain SGD it makes the parameters that all_reduce makes, to rounding; empty: no setting does
+  std::string_view short_rounds = {};  // a spelling with rounds of few steps, which the laws below are of; empty: the name
+  Conserves conserves = Conserves::nothing;
+  double (*contraction)(int ranks) =
+      nullptr;              // the share of the ranks' disagreement that a round leaves at a rate of 0; none: not declared
+  bool plain_alone = true;  // a world of one trains as without a strategy
 };
+std::string_view law_spec(const StrategyRow& row);  // the spelling that laws are tested with
 
 std::span<const StrategyRow* const> strategies();
 const StrategyRow& strategy_named(std::string_view name);  // Kind::usage with the known names

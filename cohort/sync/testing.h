@@ -7,7 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <numeric>
 #include <vector>
 
 #include "cohort/collective/ranks.h"
@@ -32,7 +34,7 @@ struct Quadratic {
 struct QuadraticRun {
   std::vector<Values> models, consensus;
   std::vector<std::vector<Values>> after;  // by rank, by step: its model
-  double moved = 0;                        // elements a rank received in all, by all collectives, rank 0's
+  double moved = 0;                        // elements a rank received in all, in collectives and messages; the mean of the ranks
 };
 
 inline double target_of(const Quadratic& q, int rank, std::size_t element) {
@@ -49,7 +51,7 @@ inline Values values_of(const Bucket& bucket, const Piece& whole) {
 inline double moved_by(collective::Communicator& comm) {
   double elements = 0;
   for (const auto what : {collective::Collective::all_reduce, collective::Collective::reduce_scatter, collective::Collective::all_gather,
-                          collective::Collective::all_to_all})
+                          collective::Collective::all_to_all, collective::Collective::recv})
     elements += static_cast<double>(comm.moved(what).elements);
   return elements;
 }
@@ -68,6 +70,7 @@ class QuadraticRank {
     for (const SlotSpec& slot : strategy_->slots()) {
       const Piece values = bucket_->open_slot(slot.name, slot.in_communicator ? &comm : nullptr);
       if (slot.begins == SlotSpec::Begins::parameters) copy(values, bucket_->parameters());
+      if (slot.share == Share::identical) comm.broadcast(values, Rank{0});  // where ranks begin apart
     }
     Bucket* all[] = {bucket_.get()};
     Site site{comm, all};
@@ -116,6 +119,7 @@ inline QuadraticRun train(const Quadratic& q) {
   run.models.resize(static_cast<std::size_t>(q.ranks));
   run.consensus = run.models;
   run.after.resize(run.models.size());
+  std::vector<double> moved(run.models.size());
   collective::run_ranks(q.ranks, [&](collective::Communicator& comm) {
     const auto me = static_cast<std::size_t>(comm.rank().value);
     QuadraticRank rank(q, comm);
@@ -124,10 +128,11 @@ inline QuadraticRun train(const Quadratic& q) {
       rank.step(step);
       run.after[me].push_back(rank.model());
     }
-    if (me == 0) run.moved = moved_by(comm) - before;
+    moved[me] = moved_by(comm) - before;
     run.models[me] = rank.model();
     run.consensus[me] = rank.consensus();
   });
+  run.moved = std::accumulate(moved.begin(), moved.end(), 0.0) / q.ranks;
   return run;
 }
 
@@ -136,6 +141,20 @@ inline Values mean_of(const std::vector<Values>& models) {
   for (const Values& m : models)
     for (std::size_t i = 0; i < m.size(); ++i) mean[i] += m[i] / static_cast<double>(models.size());
   return mean;
+}
+
+// How far the ranks are from their mean.
+inline double disagreement(const std::vector<Values>& models) {
+  const Values mean = mean_of(models);
+  double sum = 0;
+  for (const Values& m : models)
+    for (std::size_t i = 0; i < m.size(); ++i) sum += (m[i] - mean[i]) * (m[i] - mean[i]);
+  return std::sqrt(sum);
+}
+inline std::vector<Values> models_after(const QuadraticRun& run, int step) {
+  std::vector<Values> models;
+  for (const auto& rank : run.after) models.push_back(rank[static_cast<std::size_t>(step - 1)]);
+  return models;
 }
 
 inline void expect_near(const Values& a, const Values& b, double tolerance, const std::string& what = "") {

@@ -63,6 +63,13 @@ std::unique_ptr<Strategy> build(const SpecValues& values) {
 
 }  // namespace
 
-extern const StrategyRow row_diloco{.name = "diloco", .schema = schema, .make = build, .limit = "diloco(h=1, lr=1, momentum=0)"};
+// The outer momentum goes on at an inner rate of 0, and is one on a single rank too.
+extern const StrategyRow row_diloco{.name = "diloco",
+                                    .schema = schema,
+                                    .make = build,
+                                    .limit = "diloco(h=1, lr=1, momentum=0)",
+                                    .short_rounds = "diloco(h=2)",
+                                    .contraction = [](int) { return 0.0; },
+                                    .plain_alone = false};
 
 }  // namespace cohort::sync

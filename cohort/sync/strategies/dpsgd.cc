@@ -76,6 +76,9 @@ std::unique_ptr<Strategy> build(const SpecValues& values) { return std::make_uni
 
 }  // namespace
 
-extern const StrategyRow row_dpsgd{.name = "dpsgd", .schema = schema, .make = build, .limit = ""};
+extern const StrategyRow row_dpsgd{
+    .name = "dpsgd", .schema = schema, .make = build, .limit = "", .conserves = Conserves::consensus, .contraction = [](int ranks) {
+      return contraction("ring", ranks);
+    }};
 
 }  // namespace cohort::sync

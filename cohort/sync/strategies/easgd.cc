@@ -55,6 +55,14 @@ std::unique_ptr<Strategy> build(const SpecValues& values) { return std::make_uni
 
 }  // namespace
 
-extern const StrategyRow row_easgd{.name = "easgd", .schema = schema, .make = build, .limit = ""};
+// The centre pulls a single rank, too.
+extern const StrategyRow row_easgd{.name = "easgd",
+                                   .schema = schema,
+                                   .make = build,
+                                   .limit = "",
+                                   .short_rounds = "easgd(h=2, beta=0.5)",
+                                   .conserves = Conserves::ranks_and_centre,
+                                   .contraction = [](int ranks) { return 1 - 0.5 / ranks; },
+                                   .plain_alone = false};
 
 }  // namespace cohort::sync

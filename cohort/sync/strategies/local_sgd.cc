@@ -27,6 +27,12 @@ std::unique_ptr<Strategy> build(const SpecValues& values) { return std::make_uni
 
 }  // namespace
 
-extern const StrategyRow row_local_sgd{.name = "local_sgd", .schema = schema, .make = build, .limit = "local_sgd(h=1)"};
+extern const StrategyRow row_local_sgd{.name = "local_sgd",
+                                       .schema = schema,
+                                       .make = build,
+                                       .limit = "local_sgd(h=1)",
+                                       .short_rounds = "local_sgd(h=2)",
+                                       .conserves = Conserves::consensus,
+                                       .contraction = [](int) { return 0.0; }};
 
 }  // namespace cohort::sync

@@ -44,7 +44,12 @@ std::unique_ptr<Strategy> build(const SpecValues& values) {
 
 }  // namespace
 
-extern const StrategyRow row_post_local_sgd{
-    .name = "post_local_sgd", .schema = schema, .make = build, .limit = "post_local_sgd(start=1000000)"};
+extern const StrategyRow row_post_local_sgd{.name = "post_local_sgd",
+                                            .schema = schema,
+                                            .make = build,
+                                            .limit = "post_local_sgd(start=1000000)",
+                                            .short_rounds = "post_local_sgd(h=2, start=2)",
+                                            .conserves = Conserves::consensus,
+                                            .contraction = [](int) { return 0.0; }};
 
 }  // namespace cohort::sync

@@ -38,6 +38,12 @@ std::unique_ptr<Strategy> build(const SpecValues& values) { return std::make_uni
 
 }  // namespace
 
-extern const StrategyRow row_sma{.name = "sma", .schema = schema, .make = build, .limit = ""};
+extern const StrategyRow row_sma{.name = "sma",
+                                 .schema = schema,
+                                 .make = build,
+                                 .limit = "",
+                                 .short_rounds = "sma(alpha=0.25)",
+                                 .conserves = Conserves::consensus,
+                                 .contraction = [](int) { return 0.75; }};
 
 }  // namespace cohort::sync
