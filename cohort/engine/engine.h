@@ -211,6 +211,7 @@ class Engine {
   std::vector<bool> find_missing(double anywhere);
   void measure_rounds(const TensorSums& sums);
   void update_all();
+  void settle_codecs();
   void close_round(Verdict& verdict);
   StepContext update_context() const;  // of the pass after the vote
   optim::StepInfo decided_step() const;

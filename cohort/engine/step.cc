@@ -140,16 +140,15 @@ Verdict Engine::finish(std::span<const double> sums) {
   const auto reports = lanes_.await_carried(pass());
   await_parameters();  // of blocks that did not run: their buckets are updated next
   syncing_ = open_ = false;
-  step_state_ = StepState::undecided;
   if (side_) side_->prepare(*rule_, step_, std::ranges::find(arrivals_.touched(), true) != arrivals_.touched().end());
+  step_state_ = StepState::undecided;       // all that the rule needs is here
   Verdict verdict = decide(sums, reports);  // 3
   const auto start = Clock::now();
   if (before_update_) before_update_();
   ++steps_;
   updated_ = 0;
   step_state_ = StepState::decided;
-  for (const auto& b : buckets_)
-    if (b->coded() != nullptr) b->coded()->settle(verdict.committed);
+  settle_codecs();
   if (rule_ && verdict.committed && !options_.early_update) update_all();
   if (rule_ && !verdict.committed) zero_gradients();
   arrivals_.clear_touched(parameters_.size());
@@ -157,6 +156,16 @@ Verdict Engine::finish(std::span<const double> sums) {
   close_round(verdict);  // 5
   if (!ordered_) reorder();
   return verdict;
+}
+
+// What codecs kept follows the decision, and stays where a parameter is not updated.
+void Engine::settle_codecs() {
+  for (const auto& b : buckets_) {
+    if (b->coded() == nullptr) continue;
+    for (const auto& m : b->members())
+      if (!decision_.missing.empty() && decision_.missing[m.order]) b->coded()->keep(m.range());
+    b->coded()->settle(decision_.committed);
+  }
 }
 
 void Engine::update_all() {
@@ -229,8 +238,7 @@ void Engine::finish_step_alone(const Decision& decision) {
   if (step_state_ == StepState::undecided) updated_ = 0;
   decision_ = decision;
   step_state_ = StepState::decided;
-  for (const auto& b : buckets_)
-    if (b->coded() != nullptr) b->coded()->settle(decision.committed);
+  settle_codecs();
   if (!decision_.committed) return zero_gradients();
   for (; updated_ < buckets_.size(); ++updated_) update(updated_bucket(updated_), update_context(), decided_step(), decision_);
 }

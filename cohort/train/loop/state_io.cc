@@ -91,13 +91,15 @@ bool has_file(const checkpoint::Snapshot& made, const std::string& name) {
   return std::ranges::any_of(made.files(), [&](const checkpoint::TensorFile& file) { return file.name == name; });
 }
 
-// Something that the strategy keeps is not in the checkpoint: another strategy made it.
-bool lacks_strategy(const Contents& from, const engine::Engine& engine) {
-  bool lacks = false;
+// What the strategy keeps is not what the checkpoint has: another strategy made it, whose ranks stood for another model than theirs may.
+bool is_of_another_strategy(const Contents& from, const engine::Engine& engine) {
+  std::set<std::string> kept, stored;
   engine.visit([&](const StateItem& item) {
-    lacks = lacks || (item.group == engine::kStrategyGroup && from.find(engine::kStrategyGroup, item.key()) == nullptr);
+    if (item.group == engine::kStrategyGroup) kept.insert(item.key());
   });
-  return lacks;
+  for (const auto& tensor : from.tensors())
+    if (tensor.group == engine::kStrategyGroup) stored.insert(tensor.name);
+  return kept != stored;
 }
 
 struct Reading {
@@ -213,7 +215,7 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
     if (rank == 0) check_model(from, loop, sharded);
     if (rank == 0)
       for (const auto& [name, t] : replicated) read_run(from, kModelGroup, name, t.sizes(), 0, t.detach());
-    how.anew = lacks_strategy(from, engine);
+    how.anew = is_of_another_strategy(from, engine);
     const auto read = [&](const StateItem& item) {
       if (item.share == Share::identical && item.box == nullptr && (rank != 0 || item.group == kModelGroup)) return;
       if (item.group == kModelGroup && item.share == Share::cut && item.box == nullptr && !engine.shards_parameters()) return;
