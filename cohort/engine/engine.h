@@ -179,9 +179,13 @@ class Engine {
             .mean_of = spans_.mean_of(),
             .me = comm_.rank()};
   }
-  ReductionPass pass() const { return {step_, syncing_, schedule_}; }
+  ReductionPass pass() const { return {step_, syncing_, schedule_, steps_ + 1}; }
   sync::Wire wire(const Bucket& bucket) const {
-    return {.comm = &comms_.of(bucket), .deadline = {}, .step = coded_step(step_, options_.seed), .mean_of = spans_.mean_of()};
+    return {.comm = &comms_.of(bucket),
+            .deadline = {},
+            .step = coded_step(step_, options_.seed),
+            .number = steps_,
+            .mean_of = spans_.mean_of()};
   }
   bool pooled() const { return placement_.gathers_gradients(); }
   void on_gradient(std::size_t parameter);
