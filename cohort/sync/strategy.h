@@ -53,15 +53,18 @@ struct SyncSchedule {
   bool ends_round = false;        // mix_models() follows
 };
 
-// Memory beside the parameters, as large as they are, that a strategy keeps.
+// Memory beside the parameters, as large as they are, that a strategy keeps; or of one element for each tensor.
 struct SlotSpec {
   std::string name;
   bool in_communicator = false;  // peers read it in place
   bool kept = true;              // is state: saved and carried; false: scratch of a step
   Share share = Share::identical;
   Merge merge = Merge::copy;
-  enum class Begins : std::uint8_t { zero, parameters } begins = Begins::zero;
+  enum class Begins : std::uint8_t { zero, one, parameters } begins = Begins::zero;
+  bool per_tensor = false;
 };
+void begin_slot(Bucket& bucket, const SlotSpec& slot);                // it is open
+void begin_anew(Bucket& bucket, const std::vector<SlotSpec>& slots);  // those of Merge::drop
 
 struct Site {  // where a strategy is opened
   collective::Communicator& comm;
@@ -90,7 +93,7 @@ class Strategy {
   // Collective, between two steps: the model that this job stands for, into memory of the communicator of all of the bucket's elements.
   virtual void consensus(Bucket& bucket, const Piece& into, const Wire& wire);
   // Parameters were set from elsewhere, to the same on every rank: a new beginning.
-  virtual void adopt(Bucket& /*bucket*/) {}
+  virtual void adopt(Bucket& bucket) { begin_anew(bucket, slots()); }
 
   bool averages() const { return semantics().averages; }
 };

@@ -84,6 +84,16 @@ TEST_P(StrategyLaws, MovesWhatItDeclares) {
   EXPECT_NEAR(train(q).moved / kSteps, make(spec())->cost(4096, 4), 1) << "elements a step";
 }
 
+// Ranks that begin apart, on small whole numbers. Where they meet in a common anchor or centre they begin with it.
+TEST_P(StrategyLaws, WithoutGradientsTheMeanStaysToTheBit) {
+  if (!make(spec())->semantics().drifts() || spec() == "diloco" || spec() == "easgd") return;
+  const std::string dyadic = spec() == "sma" ? "sma(alpha=0.25)" : spec() == "dpsgd" ? "dpsgd(graph=one_peer)" : spec();
+  Quadratic q{.sync = dyadic, .ranks = 4, .steps = 5, .curvature = 0};
+  q.begins = [](int rank, std::size_t element) { return 1024.0 * rank + static_cast<double>(element % 4); };
+  const QuadraticRun run = train(q);
+  for (std::size_t i = 0; i < run.consensus[0].size(); ++i) ASSERT_EQ(run.consensus[1][i], 1536 + static_cast<double>(i % 4)) << i;
+}
+
 TEST_P(StrategyLaws, FindsTheMinimumOfTheSum) {
   Quadratic q{.sync = spec() == "diloco" ? "diloco(h=4)" : spec(), .ranks = 4, .steps = 1200};
   q.target = [](int rank, std::size_t element) { return 0.5 * rank + 0.125 * static_cast<double>(element % 8); };

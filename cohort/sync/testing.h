@@ -70,8 +70,8 @@ class QuadraticRank {
     bucket_->allocate_state(*rule_);
     if (q.begins) each([&](std::size_t element, double& x, double&) { x = q.begins(comm.rank().value, element); });
     for (const SlotSpec& slot : strategy_->slots()) {
-      const Piece values = bucket_->open_slot(slot.name, slot.in_communicator ? &comm : nullptr);
-      if (slot.begins == SlotSpec::Begins::parameters) copy(values, bucket_->parameters());
+      bucket_->open_slot(slot.name, slot.in_communicator ? &comm : nullptr, slot.per_tensor);
+      begin_slot(*bucket_, slot);
     }
     Bucket* all[] = {bucket_.get()};
     Site site{comm, all};
@@ -122,7 +122,7 @@ class QuadraticRank {
       call(share, bucket_->parameters().part(m.first, m.count));
       for (std::size_t k = 0; k < bucket_->specs(m).size(); ++k) call(share, bucket_->owned_state(m, k));
       for (const SlotSpec& slot : strategy_->slots())
-        if (slot.kept) call(slot.share, bucket_->slot(slot.name).part(m.first, m.count));
+        if (slot.kept) call(slot.share, bucket_->slot(slot.name, m));
     }
   }
   template <class Call>
