@@ -127,6 +127,7 @@ class Engine {
   // merge_drifted_state() lets all begin with the mean of those that `counts`: under Guarantee::sync_round of those that have ended the
   // most rounds, as a round counts on all when it has ended on one.
   void publish_loaded_state();
+  void begin_strategy_anew();  // before it, where parameters were written and what the strategy keeps of this rank alone was not
   void merge_drifted_state(bool counts);
   std::int64_t rounds() const { return rounds_; }  // that have ended here
   void set_rounds(std::int64_t rounds) { rounds_ = rounds; }

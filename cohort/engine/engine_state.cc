@@ -162,6 +162,10 @@ void Engine::publish_loaded_state() {
   });
 }
 
+void Engine::begin_strategy_anew() {
+  for (const auto& b : buckets_) sync::begin_anew(*b, strategy_->slots());
+}
+
 void Engine::merge_drifted_state(bool counts) {
   if (!drifts()) return;
   std::vector<std::int64_t> rounds(static_cast<std::size_t>(comm_.size()));
@@ -179,7 +183,7 @@ void Engine::merge_drifted_state(bool counts) {
     comm_.all_reduce(item.values, collective::Op::sum, {.name = item.parameter});
     sync::scale(item.values, 1.0 / static_cast<double>(with));
   });
-  for (const auto& b : buckets_) sync::begin_anew(*b, strategy_->slots());
+  begin_strategy_anew();
   rounds_ = most;
 }
 

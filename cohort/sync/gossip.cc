@@ -54,6 +54,12 @@ Graph GraphChoice::of(int ranks) const {
   return *from_file_;
 }
 
+void GraphChoice::refuse_turns(std::string_view why) const {
+  constexpr int kSome = 8;  // ranks, of which every graph that changes with the step does
+  const bool turns = from_file_ ? from_file_->size() > 1 : make_graph(name_, kSome).size() > 1;
+  if (turns) throw_failure(Kind::usage, "{}, and those of {} change with the step; take another graph", why, from_file_ ? path_ : name_);
+}
+
 void GraphChoice::compare(collective::Communicator& comm) const {
   if (!from_file_ || comm.size() == 1) return;
   std::uint64_t sum = 0xcbf29ce484222325ULL;  // FNV-1a, by words

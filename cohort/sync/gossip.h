@@ -42,6 +42,7 @@ class GraphChoice {
  public:
   GraphChoice(const SpecValues& values, Stochastic what);
   Graph of(int ranks) const;                           // Kind::usage where the file is for another number
+  void refuse_turns(std::string_view why) const;       // Kind::usage where weights change with the step
   void compare(collective::Communicator& comm) const;  // collective; Kind::usage where ranks have read different files
 
  private:

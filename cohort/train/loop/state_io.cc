@@ -89,13 +89,18 @@ bool has_file(const checkpoint::Snapshot& made, const std::string& name) {
   return std::ranges::any_of(made.files(), [&](const checkpoint::TensorFile& file) { return file.name == name; });
 }
 
+// This rank's own, on the same number of ranks.
+bool has_own(const Contents& from, int rank, int ranks, const StateItem& item) {
+  const bool same = static_cast<int>(from.checkpoint().manifest.world_size) == ranks;
+  return item.share == Share::each && same && engine::has_local(from, rank, item);
+}
+
 // One item of the engine's state. What is each rank's own comes back bit for bit on the same number of ranks; on another one all ranks
 // begin with the mean of what there was, or of a checkpoint without such with what all had.
 void read_item(const Contents& from, TrainLoop& loop, int rank, int ranks, const StateItem& item, StateToRead of_optimizer) {
   const std::string parameter(item.parameter), state(item.state);
   const int had = static_cast<int>(from.checkpoint().manifest.world_size);
-  const bool drifted = item.share == Share::each;
-  if (drifted && had == ranks && engine::has_local(from, rank, item)) return engine::read_local(from, rank, item);
+  if (has_own(from, rank, ranks, item)) return engine::read_local(from, rank, item);
   if (item.group == kOptimizerGroup) {
     if (of_optimizer == StateToRead::none) return;
     if (from.find(kOptimizerGroup, item.key()) != nullptr) return engine::read_run(from, item);
@@ -179,6 +184,7 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
   const auto replicated = replicated_tensors(loop, sharded);
   const bool all_read = engine.shards_state() || engine.has_own_state() || engine.has_boxes();
   const int rank = comm.rank().value;
+  bool lacks_own = false;  // what the strategy keeps of this rank alone
   job::run_on_all(comm, "tensors of the checkpoint", [&] {
     if (rank != 0 && !all_read) return;
     const Contents from(found);
@@ -189,6 +195,8 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
       if (item.share == Share::identical && item.box == nullptr && (rank != 0 || item.group == kModelGroup)) return;
       if (item.group == kModelGroup && item.share == Share::cut && item.box == nullptr && !engine.shards_parameters()) return;
       read_item(from, loop, rank, comm.size(), item, of_optimizer);
+      const bool own = item.group == engine::kStrategyGroup && item.share == Share::each;
+      lacks_own = lacks_own || (own && !has_own(from, rank, comm.size(), item));
     };
     engine.visit(read);
     visit_frozen_boxes(comm, loop, read);
@@ -200,6 +208,7 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
   });
   for (const auto& [name, t] : replicated)
     if (!engine.drifts()) broadcast_via_host(comm, t.detach(), name);
+  if (lacks_own) engine.begin_strategy_anew();
   if (engine.drifts())
     for (const auto& [name, buffer] : loop.model().named_buffers()) broadcast_via_host(comm, buffer, name);
   engine.publish_loaded_state();
