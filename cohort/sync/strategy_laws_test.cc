@@ -9,6 +9,11 @@ class StrategyLaws : public testing::TestWithParam<const StrategyRow*> {
  protected:
   const StrategyRow& row() const { return *GetParam(); }
   std::string spec() const { return std::string(row().name); }
+  // With rounds that end within a few steps.
+  std::string short_rounds() const {
+    if (spec() == "diloco") return "diloco(h=3)";
+    return spec() == "streaming_diloco" ? "streaming_diloco(h=9, fragments=3, delay=2, alpha=0.25)" : spec();
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Of, StrategyLaws, testing::ValuesIn(strategies().begin(), strategies().end()),
                          [](const auto& given) { return std::string(given.param->name); });
@@ -26,7 +31,7 @@ TEST_P(StrategyLaws, DeclaresWhatGoesTogether) {
   EXPECT_FALSE(semantics.drifts() && strategy->placement(Rank{0}, 2).sharded()) << "a rank that drifts holds all of its model";
   for (std::int64_t step = 1; step <= 200; ++step) {
     const SyncSchedule schedule = strategy->schedule(step);
-    EXPECT_EQ(schedule.exchanges_before || schedule.exchanges_after, schedule.ends_round) << "what travels is mixed in the same step";
+    EXPECT_TRUE(!schedule.ends_round || schedule.exchanges_before || schedule.exchanges_after) << "what is mixed has travelled";
     EXPECT_TRUE(semantics.commit_scope != Scope::world || schedule.commit == Scope::world);
   }
 }
@@ -35,8 +40,8 @@ TEST_P(StrategyLaws, AWorldOfOneTrainsAsWithoutAStrategy) {
   const int steps = 6;
   const Values plain = train({.sync = "all_reduce", .ranks = 1, .steps = steps}).models[0];
   const QuadraticRun run = train({.sync = spec(), .ranks = 1, .steps = steps});
-  if (spec() == "easgd") return;  // its centre follows it, and pulls
-  if (spec() == "diloco") return expect_near(run.models[0], plain, 0, "no round of 100 steps has ended");
+  if (spec() == "easgd" || spec() == "eamsgd") return;  // its centre follows it, and pulls
+  if (short_rounds() != spec()) return expect_near(run.models[0], plain, 0, "no round of 100 steps has ended");
   expect_near(run.models[0], plain, 1e-15);
 }
 
@@ -54,7 +59,7 @@ TEST_P(StrategyLaws, InItsLimitItIsAllReduce) {
 }
 
 TEST_P(StrategyLaws, RunsRepeatBitForBit) {
-  const Quadratic q{.sync = spec(), .ranks = 3, .steps = 9, .rate = 0.1, .curvature = 0.7, .rule = "sgd(lr=0.1, momentum=0.9)"};
+  const Quadratic q{.sync = short_rounds(), .ranks = 3, .steps = 9, .rate = 0.1, .curvature = 0.7, .rule = "sgd(lr=0.1, momentum=0.9)"};
   const QuadraticRun once = train(q), again = train(q);
   for (std::size_t r = 0; r < 3; ++r) {
     EXPECT_EQ(once.models[r], again.models[r]);
@@ -65,8 +70,7 @@ TEST_P(StrategyLaws, RunsRepeatBitForBit) {
 
 // What a checkpoint has is all there is to go on from.
 TEST_P(StrategyLaws, ARunThatResumesOnAsManyRanksHasTheSameBits) {
-  Quadratic q{.sync = spec(), .ranks = 3, .steps = 11, .rate = 0.1, .curvature = 0.7, .rule = "sgd(lr=0.1, momentum=0.9)"};
-  if (spec() == "diloco") q.sync = "diloco(h=3)";
+  Quadratic q{.sync = short_rounds(), .ranks = 3, .steps = 11, .rate = 0.1, .curvature = 0.7, .rule = "sgd(lr=0.1, momentum=0.9)"};
   const QuadraticRun whole = train(q);
   for (q.resumes_after = 1; q.resumes_after <= 8; ++q.resumes_after) {
     const QuadraticRun resumed = train(q);
@@ -85,9 +89,11 @@ TEST_P(StrategyLaws, MovesWhatItDeclares) {
   EXPECT_NEAR(train(q).moved / kSteps, unit * make(spec())->cost(4096, 4), 1) << "elements a step";
 }
 
-// Ranks that begin apart, on small whole numbers. Where they meet in a common anchor or centre they begin with it.
+// Ranks that begin apart, on whole numbers. Those that meet in an anchor or a centre begin with it.
 TEST_P(StrategyLaws, WithoutGradientsTheMeanStaysToTheBit) {
-  if (!make(spec())->semantics().drifts() || spec() == "diloco" || spec() == "easgd") return;
+  const auto strategy = make(spec());
+  const auto meets = [](const SlotSpec& slot) { return slot.kept && slot.share == Share::identical; };
+  if (!strategy->semantics().drifts() || std::ranges::any_of(strategy->slots(), meets)) return;
   const std::string dyadic = spec() == "sma" ? "sma(alpha=0.25)" : spec() == "dpsgd" ? "dpsgd(graph=one_peer)" : spec();
   Quadratic q{.sync = dyadic, .ranks = 4, .steps = 5, .curvature = 0};
   q.begins = [](int rank, std::size_t element) { return 1024.0 * rank + static_cast<double>(element % 4); };
@@ -96,7 +102,7 @@ TEST_P(StrategyLaws, WithoutGradientsTheMeanStaysToTheBit) {
 }
 
 TEST_P(StrategyLaws, FindsTheMinimumOfTheSum) {
-  Quadratic q{.sync = spec() == "diloco" ? "diloco(h=4)" : spec(), .ranks = 4, .steps = 1200};
+  Quadratic q{.sync = short_rounds(), .ranks = 4, .steps = 1200};
   q.target = [](int rank, std::size_t element) { return 0.5 * rank + 0.125 * static_cast<double>(element % 8); };
   const QuadraticRun run = train(q);
   for (std::size_t i = 0; i < run.consensus[0].size(); ++i)
