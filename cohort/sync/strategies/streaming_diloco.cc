@@ -5,8 +5,8 @@
 //     a_k <- outer(a_k, d),  x_ik <- alpha x_ik + (1 - alpha) a_k        at the meeting
 // Fragments are runs of whole tensors, about as large as each other. In each of the `delay` steps a part of the fragment travels, beside
 // backward, 1/delay of it; with delay = 0 all of it does behind the update. The job stands for the anchors. A rank receives
-// 2 P (n - 1) / (n h) elements a step, as with diloco; the most in one step is h / delay times that, instead of h times. Laws: with one
-// fragment, no delay and alpha = 0 it is diloco, to the bit; what is under way is state, so a run that resumes has the same bits.
+// 2 P (n - 1) / (n h) elements a step, as with diloco, and in no step more than 1 / (F max(1, delay)) of what diloco receives in one. Laws:
+// with one fragment, no delay and alpha = 0 it is diloco, to the bit; what is under way is state, so a run that resumes has the same bits.
 #include <algorithm>
 #include <map>
 
