@@ -50,7 +50,7 @@ GraphChoice::GraphChoice(const SpecValues& values, Stochastic what) : name_(valu
 Graph GraphChoice::of(int ranks) const {
   if (!from_file_) return make_graph(name_, ranks);
   if (const auto in_file = from_file_->front().size(); in_file != static_cast<std::size_t>(ranks))
-    throw_failure(Kind::usage, "{} has weights for {} ranks, and the job has {}", path_, in_file, ranks);
+    throw_failure(Kind::usage, "{} has weights for {} ranks, where there are {}", path_, in_file, ranks);
   return *from_file_;
 }
 

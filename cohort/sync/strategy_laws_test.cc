@@ -94,7 +94,10 @@ TEST_P(StrategyLaws, WithoutGradientsTheMeanStaysToTheBit) {
   const auto strategy = make(spec());
   const auto meets = [](const SlotSpec& slot) { return slot.kept && slot.share == Share::identical; };
   if (!strategy->semantics().drifts() || std::ranges::any_of(strategy->slots(), meets)) return;
-  const std::string dyadic = spec() == "sma" ? "sma(alpha=0.25)" : spec() == "dpsgd" ? "dpsgd(graph=one_peer)" : spec();
+  const std::string dyadic = spec() == "sma"                   ? "sma(alpha=0.25)"
+                             : spec() == "dpsgd"               ? "dpsgd(graph=one_peer)"
+                             : spec() == "hierarchical_gossip" ? "hierarchical_gossip(per_host=2)"
+                                                               : spec();
   Quadratic q{.sync = dyadic, .ranks = 4, .steps = 5, .curvature = 0};
   q.begins = [](int rank, std::size_t element) { return 1024.0 * rank + static_cast<double>(element % 4); };
   const QuadraticRun run = train(q);

@@ -53,7 +53,7 @@ inline Values values_of(const Bucket& bucket, const Piece& whole) {
 inline double moved_by(collective::Communicator& comm) {
   double elements = 0;
   for (const auto what : {collective::Collective::all_reduce, collective::Collective::reduce_scatter, collective::Collective::all_gather,
-                          collective::Collective::all_to_all, collective::Collective::recv})
+                          collective::Collective::all_to_all, collective::Collective::broadcast, collective::Collective::recv})
     elements += static_cast<double>(comm.moved(what).elements);
   return elements;
 }

@@ -80,7 +80,7 @@ TEST(Dpsgd, TakesWeightsFromAFile) {
   EXPECT_EQ(run.models[2][0], 14);
   EXPECT_NEAR(run.moved, 40 * 4.0 / 3, 1e-9);
   q.ranks = 2;
-  EXPECT_THAT(failure_of([&] { train(q); }).what, testing::HasSubstr("weights for 3 ranks, and the job has 2"));
+  EXPECT_THAT(failure_of([&] { train(q); }).what, testing::HasSubstr("weights for 3 ranks, where there are 2"));
   write_file_atomically(folder.file("w.txt"), "1 0\n0.5 0.5\n");
   EXPECT_THAT(failure_of([&] { make(sync); }).what, testing::HasSubstr("take of rank 0 sums to 1.5"));
 }
