@@ -191,8 +191,8 @@ void Engine::open_strategy() {
   for (const auto& b : buckets_) {
     all.push_back(b.get());
     for (const auto& slot : strategy_->slots()) {
-      const Piece values = b->open_slot(slot.name, slot.in_communicator ? &comm_ : nullptr);
-      if (slot.begins == sync::SlotSpec::Begins::parameters) sync::copy(values, b->parameters());
+      b->open_slot(slot.name, slot.in_communicator ? &comm_ : nullptr, slot.per_tensor);
+      sync::begin_slot(*b, slot);
     }
   }
   sync::Site site{comm_, all};

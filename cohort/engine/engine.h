@@ -130,7 +130,8 @@ class Engine {
   // Collective, before it: where replicas drift all begin with the mean of those that `counts`: under Guarantee::sync_round of those that
   // have ended the most rounds, as a round counts on all when it has ended on one. A model that is not finite does not count.
   void merge_drifted_state(bool counts);
-  void begin_strategy_anew();  // parameters came from elsewhere, without what the strategy keeps beside them: it begins with them
+  void begin_strategy_anew();   // parameters came from elsewhere, without what the strategy keeps beside them: it begins with them
+  void begin_own_slots_anew();  // what it keeps of this rank alone did not come along
   std::int64_t rounds() const { return rounds_; }  // that have ended here
   void set_rounds(std::int64_t rounds) { rounds_ = rounds; }
   // Collective, at the end of training: every rank has the one model that the job stands for, for good.
@@ -189,9 +190,13 @@ class Engine {
             .mean_of = spans_.mean_of(),
             .me = comm_.rank()};
   }
-  ReductionPass pass() const { return {step_, syncing_, schedule_}; }
+  ReductionPass pass() const { return {step_, syncing_, schedule_, steps_ + 1}; }
   sync::Wire wire(const Bucket& bucket) const {
-    return {.comm = &comms_.of(bucket), .deadline = {}, .step = coded_step(step_, options_.seed), .mean_of = spans_.mean_of()};
+    return {.comm = &comms_.of(bucket),
+            .deadline = {},
+            .step = coded_step(step_, options_.seed),
+            .number = steps_,
+            .mean_of = spans_.mean_of()};
   }
   bool pooled() const { return placement_.gathers_gradients(); }
   void on_gradient(std::size_t parameter);

@@ -32,6 +32,22 @@ StateItem state_item(const StateItem& p, const optim::StateSpec& spec, const Pie
           .first = p.first};
 }
 
+// A number that is kept of a whole tensor.
+StateItem of_one_number(const StateItem& item) {
+  static const Shape kOne{1};
+  return {.group = item.group,
+          .parameter = item.parameter,
+          .state = item.state,
+          .shape = kOne,
+          .run = {0, 1},
+          .values = item.values,
+          .share = item.share,
+          .merge = item.merge,
+          .buddy = item.buddy,
+          .box = nullptr,
+          .first = item.first};
+}
+
 }  // namespace
 
 void Engine::visit(StateVisitor& visitor) const {
@@ -73,8 +89,8 @@ void Engine::visit_parameter(const std::function<void(const StateItem&)>& call, 
     item.share = slot.share;
     item.first = item.share == Share::each || m.same_part.me == 0;
     item.merge = slot.merge;
-    item.values = b.slot(slot.name).part(m.first, m.count);
-    call(item);
+    item.values = b.slot(slot.name, m);
+    call(slot.per_tensor ? of_one_number(item) : item);
   }
 }
 
@@ -167,12 +183,13 @@ void Engine::merge_drifted_state(bool counts) {
   const auto with = std::count_if(rounds.begin(), rounds.end(), in);
   const Rank first{static_cast<int>(std::find(rounds.begin(), rounds.end(), most) - rounds.begin())};
   visit([&](const StateItem& item) {
-    if (item.group == kStrategy) return comm_.broadcast(item.values, first, {.name = item.parameter});
+    if (item.group == kStrategy && item.share == Share::identical) return comm_.broadcast(item.values, first, {.name = item.parameter});
     if (item.share != Share::each || item.merge != Merge::mean) return;
     if (!in(mine)) sync::fill(item.values, 0);
     comm_.all_reduce(item.values, collective::Op::sum, {.name = item.parameter});
     sync::scale(item.values, 1.0 / static_cast<double>(with));
   });
+  begin_own_slots_anew();
   rounds_ = most;
 }
 
@@ -217,6 +234,10 @@ void Engine::adopt_consensus() {
 
 void Engine::begin_strategy_anew() {
   for (const auto& b : buckets_) strategy_->adopt(*b);
+}
+
+void Engine::begin_own_slots_anew() {
+  for (const auto& b : buckets_) sync::begin_anew(*b, strategy_->slots());
 }
 
 void Engine::leave_consensus() {

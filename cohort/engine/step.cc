@@ -113,6 +113,7 @@ BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, 
   const auto start = Clock::now();
   const double waited = collective::wait_time().count();
   wire.step = coded_step(pass.step, context.seed);
+  wire.number = pass.number;
   bucket.gather();  // 1 nothing to copy where gradients are views into the bucket, or were taken as they arrived
   optim::Measure before, after;
   if (context.measure_before) measure_all(bucket, before);  // the noise of a single rank's gradient, for what adapts to it
@@ -193,7 +194,7 @@ void Engine::close_round(Verdict& verdict) {
   if (whole)
     for (const auto& b : buckets_) whole = whole && sync::all_finite(strategy_->exchanged(*b));
   share_sums(verdict, whole);
-  const Decision round{.committed = whole};
+  const Decision round{.committed = whole, .number = steps_};
   if (whole) {
     for (const auto& b : buckets_) strategy_->mix_models(*b, round);
     ++rounds_;

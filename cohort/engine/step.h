@@ -37,6 +37,7 @@ struct ReductionPass {
   optim::StepInfo step{};
   bool last = true;  // of an accumulated step; before it gradients are reduced and added, no more
   sync::SyncSchedule schedule{};
+  std::int64_t number = 1;  // of the step, as schedules count
 };
 
 // What codecs must know of a step: what a unit of the gradient moves a parameter by.

@@ -102,8 +102,10 @@ class Bucket {
   collective::Piece owned_state(const Member& m, std::size_t which) const;  // its owned elements; of a state of another shape all of them
   void page_out_state() const;  // Home::file: pages leave this process until they are touched again
   // Memory of all elements for a strategy, by name; in the communicator's where `comm` is given, so that peers read it in place.
-  collective::Piece open_slot(const std::string& name, collective::Communicator* comm = nullptr);
-  collective::Piece slot(const std::string& name) const { return extra_.at(name).piece({0, count_}, type_); }
+  // per_tensor: of one element for each tensor.
+  collective::Piece open_slot(const std::string& name, collective::Communicator* comm = nullptr, bool per_tensor = false);
+  collective::Piece slot(const std::string& name) const;
+  collective::Piece slot(const std::string& name, const Member& m) const;  // of one tensor
   bool has_slot(const std::string& name) const { return extra_.contains(name); }
 
   Buddy& buddy() { return buddy_; }
@@ -148,7 +150,11 @@ class Bucket {
   std::vector<Slot> states_;                          // the own piece, like its parameters
   StatePlan plan_;                                    // or, of tensors that are not cut ..
   Slot run_;                                          // .. what this rank owns
-  std::map<std::string, Slot> extra_;                 // of the strategy
+  struct Extra {
+    Slot slot;
+    bool per_tensor = false;
+  };
+  std::map<std::string, Extra> extra_;  // of the strategy
   Buddy buddy_{*this};
   std::unique_ptr<CodedReduce> coded_;
   std::vector<bool> came_;  // by member: its gradient lies in grads_, where that is of the pool

@@ -91,12 +91,23 @@ optim::Slice Bucket::slice(const Member& m, std::vector<void*>& state) const {
           .first = owned(m).first};
 }
 
-collective::Piece Bucket::open_slot(const std::string& name, collective::Communicator* comm) {
+collective::Piece Bucket::open_slot(const std::string& name, collective::Communicator* comm, bool per_tensor) {
   if (!extra_.contains(name)) {
-    auto region = comm != nullptr ? comm->allocate(bytes(), device_) : pages_for(bytes(), 2 + states_.size() + extra_.size());
-    extra_.emplace(name, Slot{std::move(region), 0, {MemoryClass::optimizer, bytes()}, device_});
+    const std::size_t size = (per_tensor ? members_.size() : count_) * size_of(type_);
+    auto region = comm != nullptr ? comm->allocate(size, device_) : pages_for(size, 2 + states_.size() + extra_.size());
+    extra_.emplace(name, Extra{{std::move(region), 0, {MemoryClass::optimizer, size}, device_}, per_tensor});
   }
   return slot(name);
+}
+
+collective::Piece Bucket::slot(const std::string& name) const {
+  const Extra& extra = extra_.at(name);
+  return extra.slot.piece({0, extra.per_tensor ? members_.size() : count_}, type_);
+}
+
+collective::Piece Bucket::slot(const std::string& name, const Member& m) const {
+  const Extra& extra = extra_.at(name);
+  return extra.slot.piece(extra.per_tensor ? Range{place_of(m), 1} : m.range(), type_);
 }
 
 }  // namespace cohort::sync

@@ -36,6 +36,18 @@ TEST(Bucket, ASlotOfAStrategyHoldsAllElementsAndIsFoundAgain) {
   });
 }
 
+TEST(Bucket, ASlotMayHaveANumberForEachTensor) {
+  run_ranks(1, [](Communicator& comm) {
+    Bucket bucket(0, two(), Dtype::f32, comm);
+    const Piece numbers = bucket.open_slot("weight", nullptr, true);
+    ASSERT_EQ(numbers.count, 2U);
+    begin_slot(bucket, {.name = "weight", .begins = SlotSpec::Begins::one, .per_tensor = true});
+    static_cast<float*>(bucket.slot("weight", bucket.members()[1]).data)[0] = 3;
+    EXPECT_EQ(static_cast<float*>(numbers.data)[0], 1);
+    EXPECT_EQ(static_cast<float*>(numbers.data)[1], 3);
+  });
+}
+
 TEST(Bucket, ACodecIsForF32) {
   run_ranks(1, [](Communicator& comm) {
     Bucket bucket(0, two(), Dtype::f64, comm);

@@ -1,6 +1,7 @@
 // The outcome of a vote: all that an update, or the mixing of models, needs to know beside what lies in the buckets.
 // Owner: values. Threads: any. Failure: none.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 namespace cohort::sync {
@@ -10,6 +11,7 @@ struct Decision {
   double clip = 1;
   std::vector<bool> missing{};  // by parameter: no rank had a gradient for it; empty: none
   std::vector<double> sums{};   // by parameter: the sums that the rule needs (optim::Needs); empty: it needs none
+  std::int64_t number = 1;      // of the step, as Strategy::schedule() counts
 };
 
 }  // namespace cohort::sync

@@ -83,6 +83,10 @@ void scale(const Piece& to, double by) {
   pass(to, to, [by](auto x, auto) { return x * static_cast<decltype(x)>(by); });
 }
 
+void divide(const Piece& to, const Piece& from, double by) {
+  pass(to, from, [by](auto, auto y) { return y / static_cast<decltype(y)>(by); });
+}
+
 bool all_finite(const Piece& values) { return optim::all_finite(values.data, values.count, values.dtype); }
 
 }  // namespace cohort::sync

@@ -14,6 +14,7 @@ void subtract(const Piece& to, const Piece& a, const Piece& b);     // to = a - 
 void add_scaled(const Piece& to, double scale, const Piece& from);  // to += scale from
 void lerp(const Piece& to, double share, const Piece& from);        // to = to + share (from - to)
 void scale(const Piece& to, double by);                             // to *= by
+void divide(const Piece& to, const Piece& from, double by);         // to = from / by
 bool all_finite(const Piece& values);
 
 }  // namespace cohort::sync

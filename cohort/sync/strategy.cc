@@ -30,6 +30,17 @@ void Strategy::consensus(Bucket& bucket, const Piece& into, const Wire& wire) {
   if (semantics().drifts()) wire.average(bucket, into);
 }
 
+void begin_slot(Bucket& bucket, const SlotSpec& slot) {
+  const Piece values = bucket.slot(slot.name);
+  if (slot.begins == SlotSpec::Begins::parameters) return copy(values, bucket.parameters());
+  fill(values, slot.begins == SlotSpec::Begins::one ? 1 : 0);
+}
+
+void begin_anew(Bucket& bucket, const std::vector<SlotSpec>& slots) {
+  for (const SlotSpec& slot : slots)
+    if (slot.kept && slot.merge == Merge::drop) begin_slot(bucket, slot);
+}
+
 SpecParam op_param() {
   return {
       .name = "op", .type = SpecParam::Type::word, .doc = "how gradients are combined", .preset = "average", .words = {"average", "sum"}};

@@ -2,7 +2,8 @@
 // In the order of a step (engine/step.cc):
 //   schedule()          pure: what this step does beside its own update
 //   reduce_gradients()  when the last gradient of a bucket has arrived, in steps that the world commits
-//   exchange_models()   models travel, from and to slots of their own: live memory is never sent, so nothing races with the update
+//   exchange_models()   models travel, from and to slots of their own: live memory is never sent, so nothing races with the update; behind
+//                       the update a rank may go on with its own model, too
 //   mix_models()        after the vote that ends a sync round: what came changes the parameters
 //   publish()           updated parameters reach the ranks that read them
 // Between two sync rounds the replicas of some strategies drift. consensus() is the one model that the job stands for then.
@@ -50,18 +51,21 @@ struct SyncSchedule {
   Scope commit = Scope::world;
   bool exchanges_before = false;  // models as they are before the update travel, while backward runs
   bool exchanges_after = false;   // as they are after it
-  bool ends_round = false;        // mix_models() follows
+  bool ends_round = false;        // mix_models() follows, with what has travelled in this step or some steps before
 };
 
-// Memory beside the parameters, as large as they are, that a strategy keeps.
+// Memory beside the parameters, as large as they are, that a strategy keeps; or of one element for each tensor.
 struct SlotSpec {
   std::string name;
   bool in_communicator = false;  // peers read it in place
   bool kept = true;              // is state: saved and carried; false: scratch of a step
   Share share = Share::identical;
   Merge merge = Merge::copy;
-  enum class Begins : std::uint8_t { zero, parameters } begins = Begins::zero;
+  enum class Begins : std::uint8_t { zero, one, parameters } begins = Begins::zero;
+  bool per_tensor = false;
 };
+void begin_slot(Bucket& bucket, const SlotSpec& slot);                // it is open
+void begin_anew(Bucket& bucket, const std::vector<SlotSpec>& slots);  // those of Merge::drop
 
 struct Site {  // where a strategy is opened
   collective::Communicator& comm;
@@ -90,7 +94,7 @@ class Strategy {
   // Collective, between two steps: the model that this job stands for, into memory of the communicator of all of the bucket's elements.
   virtual void consensus(Bucket& bucket, const Piece& into, const Wire& wire);
   // Parameters were set from elsewhere, to the same on every rank: a new beginning.
-  virtual void adopt(Bucket& /*bucket*/) {}
+  virtual void adopt(Bucket& bucket) { begin_anew(bucket, slots()); }
 
   bool averages() const { return semantics().averages; }
 };

@@ -28,6 +28,7 @@ struct StrategyRow {
   Conserves conserves = Conserves::nothing;
   double (*contraction)(int ranks) =
       nullptr;              // the share of the ranks' disagreement that a round leaves at a rate of 0; none: not declared
+  double counts = 1;        // what Communicator::moved() counts of an element of cost(): payloads of codecs are counted by the byte
   bool plain_alone = true;  // a world of one trains as without a strategy
 };
 std::string_view law_spec(const StrategyRow& row);  // the spelling that laws are tested with

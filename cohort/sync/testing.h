@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -19,6 +20,7 @@
 namespace cohort::sync {
 
 using Values = std::vector<double>;
+inline constexpr std::uint64_t kSeed = 17;
 
 struct Quadratic {
   std::string sync = "all_reduce";
@@ -29,6 +31,7 @@ struct Quadratic {
   std::vector<std::int64_t> sizes{5, 700};                      // of the tensors
   std::function<double(int rank, std::size_t element)> target;  // b; none: dyadic ones
   std::function<double(int rank, std::size_t element)> begins;  // other first values for each rank; none: zero everywhere
+  int resumes_after = 0;                                        // a step: others go on with what was kept of these; 0: nobody does
 };
 
 struct QuadraticRun {
@@ -51,7 +54,7 @@ inline Values values_of(const Bucket& bucket, const Piece& whole) {
 inline double moved_by(collective::Communicator& comm) {
   double elements = 0;
   for (const auto what : {collective::Collective::all_reduce, collective::Collective::reduce_scatter, collective::Collective::all_gather,
-                          collective::Collective::all_to_all, collective::Collective::recv})
+                          collective::Collective::all_to_all, collective::Collective::broadcast, collective::Collective::recv})
     elements += static_cast<double>(comm.moved(what).elements);
   return elements;
 }
@@ -68,9 +71,9 @@ class QuadraticRank {
     bucket_->allocate_state(*rule_);
     if (q.begins) each([&](std::size_t element, double& x, double&) { x = q.begins(comm.rank().value, element); });
     for (const SlotSpec& slot : strategy_->slots()) {
-      const Piece values = bucket_->open_slot(slot.name, slot.in_communicator ? &comm : nullptr);
-      if (slot.begins == SlotSpec::Begins::parameters) copy(values, bucket_->parameters());
-      if (slot.share == Share::identical) comm.broadcast(values, Rank{0});  // where ranks begin apart
+      bucket_->open_slot(slot.name, slot.in_communicator ? &comm : nullptr, slot.per_tensor);
+      begin_slot(*bucket_, slot);
+      if (slot.share == Share::identical) comm.broadcast(bucket_->slot(slot.name), Rank{0});  // where ranks begin apart
     }
     Bucket* all[] = {bucket_.get()};
     Site site{comm, all};
@@ -79,14 +82,14 @@ class QuadraticRank {
 
   void step(std::int64_t number) {
     const SyncSchedule schedule = strategy_->schedule(number);
-    const Wire wire{.comm = &comm_};
+    const Wire wire{.comm = &comm_, .step = {.seed = kSeed, .step = number}, .number = number};
     each([&](std::size_t element, double& x, double& g) { g = q_.curvature * (x - target_of(q_, comm_.rank().value, element)); });
     if (schedule.commit == Scope::world) strategy_->reduce_gradients(*bucket_, wire);
     if (schedule.exchanges_before) strategy_->exchange_models(*bucket_, wire);
     std::vector<void*> state;
     for (const Member& m : bucket_->members()) rule_->update(bucket_->slice(m, state), {.step = number, .lr = q_.rate});
     if (schedule.exchanges_after) strategy_->exchange_models(*bucket_, wire);
-    if (schedule.ends_round) strategy_->mix_models(*bucket_, {});
+    if (schedule.ends_round) strategy_->mix_models(*bucket_, {.number = number});
     strategy_->publish(*bucket_, wire);
   }
 
@@ -98,7 +101,32 @@ class QuadraticRank {
   }
   Bucket& bucket() { return *bucket_; }
 
+  // What a checkpoint would have of this rank, and of what all have alike rank 0's.
+  std::vector<std::pair<Share, Values>> saved() const {
+    std::vector<std::pair<Share, Values>> all;
+    each_state([&](Share share, const Piece& values) { all.emplace_back(share, Values(doubles(values), doubles(values) + values.count)); });
+    return all;
+  }
+  void restore(const std::vector<std::pair<Share, Values>>& own, const std::vector<std::pair<Share, Values>>& of_first) {
+    std::size_t next = 0;
+    each_state([&](Share share, const Piece& values) {
+      const Values& from = (share == Share::each ? own : of_first)[next++].second;
+      std::ranges::copy(from, doubles(values));
+    });
+  }
+
  private:
+  template <class Call>
+  void each_state(const Call& call) const {
+    const bool own = strategy_->semantics().drifts() || bucket_->placement().sharded();
+    const Share share = own ? Share::each : Share::identical;
+    for (const Member& m : bucket_->members()) {
+      call(share, bucket_->parameters().part(m.first, m.count));
+      for (std::size_t k = 0; k < bucket_->specs(m).size(); ++k) call(share, bucket_->owned_state(m, k));
+      for (const SlotSpec& slot : strategy_->slots())
+        if (slot.kept) call(slot.share, bucket_->slot(slot.name, m));
+    }
+  }
   template <class Call>
   void each(const Call& call) {
     std::size_t element = 0;
@@ -120,17 +148,23 @@ inline QuadraticRun train(const Quadratic& q) {
   run.consensus = run.models;
   run.after.resize(run.models.size());
   std::vector<double> moved(run.models.size());
+  std::vector<std::vector<std::pair<Share, Values>>> kept(run.models.size());
   collective::run_ranks(q.ranks, [&](collective::Communicator& comm) {
     const auto me = static_cast<std::size_t>(comm.rank().value);
-    QuadraticRank rank(q, comm);
+    auto rank = std::make_unique<QuadraticRank>(q, comm);
     const double before = moved_by(comm);
     for (int step = 1; step <= q.steps; ++step) {
-      rank.step(step);
-      run.after[me].push_back(rank.model());
+      rank->step(step);
+      run.after[me].push_back(rank->model());
+      if (step != q.resumes_after) continue;
+      kept[me] = rank->saved();
+      rank = std::make_unique<QuadraticRank>(q, comm);
+      comm.barrier();
+      rank->restore(kept[me], kept[0]);
     }
     moved[me] = moved_by(comm) - before;
-    run.models[me] = rank.model();
-    run.consensus[me] = rank.consensus();
+    run.models[me] = rank->model();
+    run.consensus[me] = rank->consensus();
   });
   run.moved = std::accumulate(moved.begin(), moved.end(), 0.0) / q.ranks;
   return run;

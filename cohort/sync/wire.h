@@ -12,7 +12,8 @@ struct Wire {
   collective::Communicator* comm = nullptr;
   std::optional<Deadline> deadline{};
   CodedStep step{};
-  int mean_of = 0;  // what a mean divides by, where it is not the communicator's ranks: those of dp, on a mesh
+  std::int64_t number = 1;  // of the step, as Strategy::schedule() counts: all ranks have the same, also those that skip one
+  int mean_of = 0;          // what a mean divides by, where it is not the communicator's ranks: those of dp, on a mesh
 
   collective::Call call(const Bucket& bucket) const { return {.name = bucket.name(), .deadline = deadline}; }
   // Gradients become their sum or average, on all ranks or each rank's piece on its owner, as the placement says. Without a codec it is the

@@ -3,63 +3,47 @@
 // The outer rule is SGD with Nesterov momentum. The job stands for the anchor a. A rank receives 2 P (n - 1) / (n h) elements a step, and
 // keeps the anchor and its momentum. Laws: with an outer rate of 1 and no outer momentum it is local_sgd, to rounding; with h = 1 and plain
 // SGD inside it is then all_reduce.
-#include <fmt/format.h>
-
 #include "cohort/sync/averaging.h"
 #include "cohort/sync/elements.h"
+#include "cohort/sync/outer_step.h"
 
 namespace cohort::sync {
 namespace {
 
-constexpr const char* kAnchor = "anchor";
-constexpr const char* kMomentum = "outer_momentum";
-constexpr std::int64_t kLaterStep = 2;  // SGD only asks whether there is momentum from before; there is, and it begins as zeros
-
 class DiLoCo final : public Averaging {
  public:
-  DiLoCo(std::int64_t every, double rate, double momentum, bool nesterov)
-      : Averaging(every),
-        outer_(optim::make(fmt::format("sgd(lr={}, momentum={}, nesterov={})", rate, momentum, nesterov && momentum > 0))) {}
+  explicit DiLoCo(const SpecValues& values) : Averaging(values.integer("h")), outer_(values) {}
   std::string_view name() const override { return "diloco"; }
   std::vector<SlotSpec> slots() const override {
     auto all = Averaging::slots();
-    all.push_back({.name = kAnchor, .begins = SlotSpec::Begins::parameters});
-    if (!outer_->state_names().empty()) all.push_back({.name = kMomentum});
+    for (const SlotSpec& slot : outer_.slots()) all.push_back(slot);
     return all;
   }
   void exchange_models(Bucket& bucket, const Wire& wire) override {
-    subtract(bucket.slot(kExchangeSlot), bucket.slot(kAnchor), bucket.parameters());
+    subtract(bucket.slot(kExchangeSlot), bucket.slot(kAnchorSlot), bucket.parameters());
     wire.average(bucket, bucket.slot(kExchangeSlot));
   }
   void mix_models(Bucket& bucket, const Decision&) override {
-    const Piece anchor = bucket.slot(kAnchor), delta = bucket.slot(kExchangeSlot);
-    std::vector<void*> state;
-    if (bucket.has_slot(kMomentum)) state.push_back(bucket.slot(kMomentum).data);
-    outer_->update({.param = anchor.data, .grad = delta.data, .state = state, .count = anchor.count, .dtype = anchor.dtype},
-                   {.step = kLaterStep, .lr = outer_->default_lr()});
-    copy(bucket.parameters(), anchor);
+    outer_.update(bucket, bucket.slot(kExchangeSlot), {0, bucket.count()});
+    copy(bucket.parameters(), bucket.slot(kAnchorSlot));
   }
-  void consensus(Bucket& bucket, const Piece& into, const Wire&) override { copy(into, bucket.slot(kAnchor)); }
-  void adopt(Bucket& bucket) override { copy(bucket.slot(kAnchor), bucket.parameters()); }
+  void consensus(Bucket& bucket, const Piece& into, const Wire&) override { copy(into, bucket.slot(kAnchorSlot)); }
+  void adopt(Bucket& bucket) override { copy(bucket.slot(kAnchorSlot), bucket.parameters()); }
 
  private:
-  const std::unique_ptr<optim::Optimizer> outer_;
+  const OuterStep outer_;
 };
 
 const SpecSchema& schema() {
-  using Type = SpecParam::Type;
-  static const SpecSchema schema{
-      "diloco",
-      "every rank trains by itself, and every h steps an outer optimizer makes a step along what all have moved",
-      {every_param("100"),
-       {.name = "lr", .type = Type::real, .doc = "rate of the outer SGD", .preset = "0.7", .low = 0, .high = 1e6},
-       {.name = "momentum", .type = Type::real, .doc = "of the outer SGD", .preset = "0.9", .low = 0, .high = 1},
-       {.name = "nesterov", .type = Type::boolean, .doc = "of the outer momentum", .preset = "true"}}};
+  static const SpecSchema schema = [] {
+    std::vector<SpecParam> params{every_param("100")};
+    for (SpecParam& p : OuterStep::params()) params.push_back(std::move(p));
+    return SpecSchema{"diloco", "every rank trains by itself, and every h steps an outer optimizer makes a step along what all have moved",
+                      params};
+  }();
   return schema;
 }
-std::unique_ptr<Strategy> build(const SpecValues& values) {
-  return std::make_unique<DiLoCo>(values.integer("h"), values.real("lr"), values.real("momentum"), values.boolean("nesterov"));
-}
+std::unique_ptr<Strategy> build(const SpecValues& values) { return std::make_unique<DiLoCo>(values); }
 
 }  // namespace
 

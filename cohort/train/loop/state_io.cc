@@ -91,28 +91,34 @@ bool has_file(const checkpoint::Snapshot& made, const std::string& name) {
   return std::ranges::any_of(made.files(), [&](const checkpoint::TensorFile& file) { return file.name == name; });
 }
 
+struct Reading {
+  int rank = 0, ranks = 1;
+  bool same_ranks = true;  // as many as made the checkpoint
+  bool anew = false;       // the strategy begins with the model of the job, which every rank takes
+  StateToRead of_optimizer = StateToRead::all;
+};
+
 // What the strategy keeps is not what the checkpoint has: another strategy made it, whose ranks stood for another model than theirs may.
-bool is_of_another_strategy(const Contents& from, const engine::Engine& engine) {
+bool is_of_another_strategy(const Contents& from, const engine::Engine& engine, const Reading& how) {
   std::set<std::string> kept, stored;
+  bool lacks_own = false;
   engine.visit([&](const StateItem& item) {
-    if (item.group == engine::kStrategyGroup) kept.insert(item.key());
+    if (item.group != engine::kStrategyGroup) return;
+    if (item.share != Share::each)
+      kept.insert(item.key());
+    else
+      lacks_own = lacks_own || (how.same_ranks && !engine::has_local(from, how.rank, item));
   });
   for (const auto& tensor : from.tensors())
     if (tensor.group == engine::kStrategyGroup) stored.insert(tensor.name);
-  return kept != stored;
+  return lacks_own || kept != stored;
 }
-
-struct Reading {
-  int rank = 0, ranks = 1;
-  bool anew = false;  // the strategy begins with the model of the job, which every rank takes
-  StateToRead of_optimizer = StateToRead::all;
-};
 
 // What codecs kept. On another number of ranks every rank takes its share of what all had not sent; of what an owner had not handed out
 // its own part.
 void read_residual(const Contents& from, const engine::Engine& engine, const Reading& how, const StateItem& item) {
   const int had = static_cast<int>(from.checkpoint().manifest.world_size);
-  if (had == how.ranks && engine::has_local(from, how.rank, item)) return engine::read_local(from, how.rank, item);
+  if (how.same_ranks && engine::has_local(from, how.rank, item)) return engine::read_local(from, how.rank, item);
   const bool all = item.merge == Merge::sum;
   if (!engine::read_sum_of_locals(from, all ? had : 1, item)) return;  // it begins as nothing
   if (all) sync::scale(item.values, 1.0 / (engine.averages() ? had : how.ranks));
@@ -126,8 +132,12 @@ void read_item(const Contents& from, TrainLoop& loop, const Reading& how, const 
   const int had = static_cast<int>(from.checkpoint().manifest.world_size);
   if (item.group == kResidualGroup) return read_residual(from, loop.engine(), how, item);
   if (item.group == kOptimizerGroup && of_optimizer == StateToRead::none) return;
-  const bool own = item.share == Share::each && had == how.ranks && !(how.anew && item.group == kModelGroup);
+  const bool own = item.share == Share::each && how.same_ranks && !(how.anew && item.group == kModelGroup);
   if (own && engine::has_local(from, how.rank, item)) return engine::read_local(from, how.rank, item);
+  if (item.group == engine::kStrategyGroup && item.share == Share::each) {
+    if (item.merge == Merge::mean) engine::read_mean_of_locals(from, had, item);
+    return;
+  }
   if (item.group == kOptimizerGroup) {
     if (from.find(kOptimizerGroup, item.key()) != nullptr) return engine::read_run(from, item);
     if (engine::read_mean_of_locals(from, had, item)) return;  // of ranks that had each its own
@@ -215,7 +225,8 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
     if (rank == 0) check_model(from, loop, sharded);
     if (rank == 0)
       for (const auto& [name, t] : replicated) read_run(from, kModelGroup, name, t.sizes(), 0, t.detach());
-    how.anew = is_of_another_strategy(from, engine);
+    how.same_ranks = static_cast<int>(from.checkpoint().manifest.world_size) == how.ranks;
+    how.anew = is_of_another_strategy(from, engine, how);
     const auto read = [&](const StateItem& item) {
       if (item.share == Share::identical && item.box == nullptr && (rank != 0 || item.group == kModelGroup)) return;
       if (item.group == kModelGroup && item.share == Share::cut && item.box == nullptr && !engine.shards_parameters()) return;
@@ -234,6 +245,7 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
   if (engine.drifts())
     for (const auto& [name, buffer] : loop.model().named_buffers()) broadcast_via_host(comm, buffer, name);
   engine.publish_loaded_state();
+  if (!how.same_ranks) engine.begin_own_slots_anew();
   if (how.anew) engine.begin_strategy_anew();
 }
 
