@@ -40,7 +40,10 @@ class DiLoCo final : public Averaging {
     copy(bucket.parameters(), anchor);
   }
   void consensus(Bucket& bucket, const Piece& into, const Wire&) override { copy(into, bucket.slot(kAnchor)); }
-  void adopt(Bucket& bucket) override { copy(bucket.slot(kAnchor), bucket.parameters()); }
+  void adopt(Bucket& bucket) override {
+    copy(bucket.slot(kAnchor), bucket.parameters());
+    if (bucket.has_slot(kMomentum)) fill(bucket.slot(kMomentum), 0);
+  }
 
  private:
   const std::unique_ptr<optim::Optimizer> outer_;
