@@ -45,8 +45,19 @@ void broadcast(collective::Communicator& comm, const std::string& name, const at
   if (block.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(block);
 }
 
+// In which ranks must agree; of lanes all open as many as the host with the fewest cores.
+std::vector<std::string> lines_of(const DataParallelOptions& o) {
+  return {fmt::format("strategy: {}", without_folder(o.strategy)),
+          fmt::format("codec: {}", o.codec),
+          fmt::format("optimizer: {}", o.optimizer.empty() ? "none" : o.optimizer),
+          fmt::format("clip_norm: {}", o.clip_norm),
+          fmt::format("first_bucket: {} bytes", o.first_bucket.value),
+          fmt::format("bucket: {} bytes", o.bucket.value)};
+}
+
 engine::Engine open_engine(collective::Communicator& comm, torch::nn::Module& module, const DataParallelOptions& options, int cores,
                            int ranks_here) {
+  check_same_options(comm, "DataParallel", lines_of(options));
   check_same(comm, describe(module));
   for (const auto& item : module.named_parameters()) broadcast(comm, item.key(), item.value());
   auto rule = rule_of(options);
@@ -59,11 +70,11 @@ engine::Engine open_engine(collective::Communicator& comm, torch::nn::Module& mo
 struct DataParallel::Impl {
   Impl(collective::Communicator& c, torch::nn::Module& m, const DataParallelOptions& options, int cores, int ranks_here)
       : comm(c), module(m), core(open_engine(c, m, options, cores, ranks_here)) {
+    if (core.rule() != nullptr) lr = core.rule()->default_lr();
     if (core.rule() != nullptr) return;  // step() ends what backward began
     core.on_first_gradient([this] { torch::autograd::Engine::get_default_engine().queue_callback([this] { end_of_backward(); }); });
   }
-  // Without a rule a gradient is worth what it is: codecs keep what they do not send in units of it.
-  void begin() { core.begin({.step = steps + 1, .lr = core.rule() != nullptr ? core.rule()->default_lr() : 1}, pauses == 0); }
+  void begin() { core.begin({.step = steps + 1, .lr = lr}, pauses == 0); }
   void end_of_backward() {
     last = core.finish();
     begin();
@@ -73,6 +84,7 @@ struct DataParallel::Impl {
   torch::nn::Module& module;
   engine::Engine core;
   engine::Verdict last;
+  double lr = 1;  // without a rule a gradient is worth what it is: codecs keep what they do not send in units of it
   std::int64_t steps = 0;
   int pauses = 0;
 };
@@ -100,7 +112,9 @@ DataParallel::Pause::~Pause() {
 }
 
 void DataParallel::broadcast_parameters() {
+  for (const auto& bucket : impl_->core.buckets()) bucket->attach_parameters();
   for (const auto& item : impl_->module.named_parameters()) broadcast(impl_->comm, item.key(), item.value());
+  impl_->core.begin_strategy_anew();
   sync_buffers(Buffers::broadcast);
 }
 
@@ -145,14 +159,19 @@ void DataParallel::broadcast_optimizer_state(torch::optim::Optimizer& optimizer)
   }
 }
 
-engine::Verdict DataParallel::step() {
+void DataParallel::set_lr(double lr) {
   if (impl_->core.rule() == nullptr)
-    throw_failure(Kind::usage, "DataParallel::step() without .optimizer: call step() of the program's own optimizer");
-  return step(impl_->core.rule()->default_lr());
+    throw_failure(Kind::usage, "DataParallel::set_lr() without .optimizer: set the rate of the program's own optimizer");
+  impl_->core.set_rate(lr);
+  impl_->lr = lr;
 }
 
+engine::Verdict DataParallel::step() { return step(impl_->lr); }
+
 engine::Verdict DataParallel::step(double lr) {
-  if (impl_->core.rule() == nullptr) return step();  // which says why not
+  if (impl_->core.rule() == nullptr)
+    throw_failure(Kind::usage, "DataParallel::step() without .optimizer: call step() of the program's own optimizer");
+  for (const auto& bucket : impl_->core.buckets()) bucket->refuse_parameters_elsewhere();
   impl_->core.set_rate(lr);
   impl_->last = impl_->core.finish();
   if (impl_->last.committed) ++impl_->steps;

@@ -21,7 +21,7 @@
 // afterwards. zero_grad() may drop the gradients; zero_grad(false) keeps them in memory that peers read in place and saves a copy. Buffers
 // are rank 0's at the start, then each rank's own until sync_buffers(). Module and job must outlive it.
 // Owner: the caller. Threads: the one that trains. Failure: from backward(), naming the bucket and the rank; Kind::usage from the
-// constructor, on all ranks, when their modules differ, naming the first difference.
+// constructor, on all ranks, when their modules or options differ, naming the first difference.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -90,13 +90,18 @@ class DataParallel {
 
   // Rank 0's state and options (momentum, step counts, learning rates) on every rank: after rank 0 alone has read a checkpoint.
   void broadcast_optimizer_state(torch::optim::Optimizer& optimizer);
-  void broadcast_parameters();  // and buffers; the constructor has done it once
+  // Rank 0's parameters and buffers on every rank, as in the constructor: after weights were loaded into the module. What a strategy keeps
+  // beside the model (anchor, centre) begins anew with them.
+  void broadcast_parameters();
   void sync_buffers(Buffers how = Buffers::average);
   // Whether every gradient of the last backward was finite, the same answer on all ranks: skip optimizer.step() when not.
   bool finite() const;
-  // After backward(), on every rank; Kind::usage without .optimizer.
-  engine::Verdict step();  // with the optimizer's own learning rate
-  engine::Verdict step(double lr);
+  // --- with .optimizer; Kind::usage without
+  // The learning rate of the steps from now on; until then it is the optimizer's own. Before backward: what a codec keeps for the next
+  // steps is weighed with it (docs/codecs.md).
+  void set_lr(double lr);
+  engine::Verdict step();           // after backward(), on every rank
+  engine::Verdict step(double lr);  // this one with another rate; Kind::usage with a codec that keeps what it does not send: set_lr()
   // Collective, between two steps: while it lives the parameters are those of the one model that the job stands for.
   [[nodiscard]] std::unique_ptr<engine::Consensus> consensus();
   std::size_t buckets() const;

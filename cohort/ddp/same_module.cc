@@ -64,10 +64,19 @@ void check_same(collective::Communicator& comm, const std::vector<std::string>& 
                   found->at, found->theirs, found->rank, found->first);
 }
 
-void check_same_options(collective::Communicator& comm, const std::vector<std::string>& mine) {
-  if (const auto found = first_difference(comm, mine, "the options of Sharded"))
-    throw_failure(Kind::usage, "Sharded: the options differ: {} on rank {} but {} on rank 0; give every rank the same options",
+void check_same_options(collective::Communicator& comm, const std::string& whose, const std::vector<std::string>& mine) {
+  if (const auto found = first_difference(comm, mine, "the options of " + whose))
+    throw_failure(Kind::usage, "{}: the options differ: {} on rank {} but {} on rank 0; give every rank the same options", whose,
                   found->theirs, found->rank, found->first);
+}
+
+std::string without_folder(std::string strategy) {
+  constexpr std::string_view kFile = "offload=file:";
+  if (const auto at = strategy.find(kFile); at != strategy.npos) {
+    const auto end = std::min(strategy.find_first_of(",)", at), strategy.size());
+    strategy.erase(at + kFile.size() - 1, end - at - kFile.size() + 1);
+  }
+  return strategy;
 }
 
 }  // namespace cohort::ddp

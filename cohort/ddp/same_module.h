@@ -15,6 +15,9 @@ namespace cohort::ddp {
 // "parameter fc1.weight Float [10, 784]", one line for each parameter and buffer.
 std::vector<std::string> describe(const torch::nn::Module& module);
 void check_same(collective::Communicator& comm, const std::vector<std::string>& mine);
-void check_same_options(collective::Communicator& comm, const std::vector<std::string>& mine);  // "stage: 3", a line for each option
+// Those of `whose`, "Sharded"; a line for each, "stage: 3".
+void check_same_options(collective::Communicator& comm, const std::string& whose, const std::vector<std::string>& mine);
+// "zero(buddy=true, offload=file:/scratch/a)" as "zero(buddy=true, offload=file)": the folder is each host's own.
+std::string without_folder(std::string strategy);
 
 }  // namespace cohort::ddp

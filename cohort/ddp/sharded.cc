@@ -92,16 +92,6 @@ engine::EngineOptions options_of(const ShardedOptions& o) {
   return options;
 }
 
-// "buddy=true, offload=file:/scratch/a" as "buddy=true, offload=file": the folder is each host's own.
-std::string without_folder(std::string more) {
-  constexpr std::string_view kFile = "offload=file:";
-  if (const auto at = more.find(kFile); at != more.npos) {
-    const auto end = std::min(more.find(',', at), more.size());
-    more.erase(at + kFile.size() - 1, end - at - kFile.size() + 1);
-  }
-  return more;
-}
-
 // In which ranks must agree. Not lanes, of which all open as many as the host with the fewest cores, and not the folder of offloaded files.
 std::vector<std::string> lines_of(const ShardedOptions& o) {
   std::vector<std::string> lines{fmt::format("stage: {}", o.stage),
@@ -167,24 +157,26 @@ std::string groups_text(const torch::nn::Module& module, const ShardedOptions& o
 }  // namespace
 
 struct Sharded::Impl {
-  Impl(collective::Communicator& comm, torch::nn::Module& module, const ShardedOptions& options, int cores, int ranks_here)
-      : comm(comm),
-        module(module),
-        groups(groups_text(module, options)),
+  Impl(collective::Communicator& c, torch::nn::Module& m, const ShardedOptions& options, int cores, int ranks_here)
+      : comm(c),
+        module(m),
+        groups(groups_text(m, options)),
         blocks(options.blocks),
-        core((check_same_options(comm, lines_of(options)), check_offload(module, options), check_groups(module, options),
-              broadcast_module(comm, module), comm),
-             parameters_of(module, options), options_of(options), optim::make(options.optimizer), cores, ranks_here) {
+        core((check_same_options(c, "Sharded", lines_of(options)), check_offload(m, options), check_groups(m, options),
+              broadcast_module(c, m), c),
+             parameters_of(m, options), options_of(options), optim::make(options.optimizer), cores, ranks_here),
+        lr(core.rule()->default_lr()) {
     begin(true);
   }
   ShardedState state() { return {comm, core, module, groups}; }
-  void begin(bool sync) { core.begin({.step = steps + 1, .lr = core.rule()->default_lr()}, sync); }
+  void begin(bool sync) { core.begin({.step = steps + 1, .lr = lr}, sync); }
 
   collective::Communicator& comm;
   torch::nn::Module& module;
   const std::string groups;
   const std::vector<ShardedBlock> blocks;
   engine::Engine core;
+  double lr;  // of the steps from now on
   std::int64_t steps = 0;
 };
 
@@ -203,9 +195,15 @@ at::Tensor Sharded::block(const std::string& name, const at::Tensor& x, const st
   throw_failure(Kind::usage, "block '{}' is none of those that Sharded was given: name it in ShardedOptions::blocks", name);
 }
 
-engine::Verdict Sharded::step() { return step(impl_->core.rule()->default_lr()); }
+void Sharded::set_lr(double lr) {
+  impl_->core.set_rate(lr);
+  impl_->lr = lr;
+}
+
+engine::Verdict Sharded::step() { return step(impl_->lr); }
 
 engine::Verdict Sharded::step(double lr) {
+  for (const auto& bucket : impl_->core.buckets()) bucket->refuse_parameters_elsewhere();
   impl_->core.set_rate(lr);
   engine::Verdict verdict = impl_->core.finish();
   if (verdict.committed) ++impl_->steps;  // one that is called off is none of the optimizer's: GradScaler does not call it either

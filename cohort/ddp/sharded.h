@@ -86,8 +86,11 @@ class Sharded {
   Sharded& operator=(const Sharded&) = delete;
 
   at::Tensor block(const std::string& name, const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& forward);
-  engine::Verdict step();  // with the optimizer's own learning rate
-  engine::Verdict step(double lr);
+  // The learning rate of the steps from now on; until then it is the optimizer's own. Before backward: what a codec keeps for the next
+  // steps is weighed with it (docs/codecs.md).
+  void set_lr(double lr);
+  engine::Verdict step();
+  engine::Verdict step(double lr);  // this one with another rate; Kind::usage with a codec that keeps what it does not send: set_lr()
 
   // While it lives one backward() adds to the gradients of the step, and step() is not called for it: all but the last of a large batch.
   class Pause {
@@ -102,8 +105,8 @@ class Sharded {
   };
   [[nodiscard]] Pause no_sync() { return Pause(this); }
 
-  // Collective: parameters, buffers, optimizer state and the number of updates, as <folder>/step-00000040, between two steps; the newest
-  // `keep` stay. Returns its path. The format is Trainer's: `cohort reshard` reads it.
+  // Collective: parameters, buffers, optimizer state, what a codec has not sent and the number of updates, as <folder>/step-00000040,
+  // between two steps; the newest `keep` stay. Returns its path. The format is Trainer's: `cohort reshard` reads it.
   std::string save(const std::string& folder, int keep = 3);
   // Collective, between two steps: the newest whole one, of any number of ranks and any stage, also of Trainer (the folder `checkpoints` of
   // its run). Learning rate, decay and groups are this program's; a warning says where groups were others. Empty: there is none.

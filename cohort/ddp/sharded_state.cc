@@ -14,6 +14,7 @@
 #include "cohort/checkpoint/sharded_save.h"
 #include "cohort/checkpoint/snapshot.h"
 #include "cohort/checkpoint/staging_directory.h"
+#include "cohort/engine/residuals.h"
 #include "cohort/engine/tensor_file.h"
 #include "cohort/job/run_on_all.h"
 #include "cohort/nn/tensor.h"
@@ -23,18 +24,16 @@ namespace cohort::ddp {
 namespace {
 
 using checkpoint::Contents;
-using engine::kModelGroup, engine::kOptimizerGroup;
+using engine::kLocalGroup, engine::kModelGroup, engine::kOptimizerGroup, engine::kResidualWeight;
 
 constexpr std::size_t kMostStagingName = 128;
 constexpr const char* kGroups = "groups";
 
-// What every rank holds all of: parameters that are not sharded, and buffers.
+// What rank 0 writes for all: parameters that no rank writes its own elements of, and buffers.
 std::vector<std::pair<std::string, at::Tensor>> replicated_of(const ShardedState& s) {
   std::set<std::string> sharded;
   if (s.core.shards_parameters())
-    for (const auto& bucket : s.core.buckets())
-      if (bucket->placement().gathers_parameters())
-        for (const auto& member : bucket->members()) sharded.insert(member.name);
+    for (const auto& name : s.core.trained()) sharded.insert(name);
   std::vector<std::pair<std::string, at::Tensor>> all;
   for (const auto& item : s.module.named_parameters())
     if (!sharded.contains(item.key())) all.emplace_back(item.key(), item.value().detach());
@@ -47,15 +46,17 @@ void write(checkpoint::Snapshot& into, const ShardedState& s) {
   const int rank = s.comm.rank().value, ranks = s.comm.size();
   const bool pieces = s.core.shards_parameters();
   const auto model = pieces ? checkpoint::shard_file(kModelGroup, rank, ranks) : checkpoint::whole_file(kModelGroup);
-  const auto optimizer = checkpoint::shard_file(kOptimizerGroup, rank, ranks);
+  const auto optimizer = checkpoint::shard_file(kOptimizerGroup, rank, ranks), local = checkpoint::shard_file(kLocalGroup, rank, ranks);
   if (rank == 0)
     for (const auto& [name, t] : replicated_of(s)) into.add(model, engine::whole_view(name, t.cpu().contiguous()));
   s.core.visit([&](const StateItem& item) {
+    if (item.share == Share::each) return into.add(local, engine::local_view(rank, item));
     if (item.state.empty() && !pieces) return;
     into.add(item.state.empty() ? model : optimizer, engine::run_view(item));
   });
   if (rank == 0 || pieces) into.set_metadata(model, {{"format", "pt"}});
   into.set_metadata(optimizer, {{"rule", s.core.rule()->spec()}});
+  if (s.core.has_own_state()) into.set_metadata(local, {{kResidualWeight, fmt::format("{}", s.core.residual_weight())}});
 }
 
 void describe(checkpoint::Manifest& m, const ShardedState& s, std::int64_t updates) {
@@ -71,6 +72,7 @@ void describe(checkpoint::Manifest& m, const ShardedState& s, std::int64_t updat
 void check(const Contents& from, const ShardedState& s) {
   for (const auto& [name, t] : replicated_of(s)) engine::check_run(from, kModelGroup, name, t.sizes(), t);
   s.core.visit([&](const StateItem& item) {
+    if (item.share == Share::each) return;  // begins anew where it is not there
     const auto rule = from.checkpoint().manifest.texts.find("optimizer");
     if (!item.state.empty() && from.find(kOptimizerGroup, item.key()) == nullptr)
       throw_failure(Kind::usage, "checkpoint {} was trained with {} and has no {} of {}, which {} needs: take the same optimizer",
@@ -92,8 +94,10 @@ void read(const Contents& from, const ShardedState& s) {
       if (here.data_ptr() != t.data_ptr()) t.copy_(here);
     }
   s.core.visit([&](const StateItem& item) {
+    if (item.share == Share::each) return;
     if (!item.state.empty() || s.core.shards_parameters()) engine::read_run(from, item);
   });
+  engine::read_residuals(from, s.core, s.comm.rank().value, s.comm.size());
 }
 
 void broadcast_replicated(const ShardedState& s) {

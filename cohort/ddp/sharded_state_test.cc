@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <limits>
+#include <map>
 
 #include "cohort/base/failure_of.h"
 #include "cohort/base/file.h"
@@ -32,8 +33,8 @@ struct Net : torch::nn::Module {
   torch::nn::Linear in = register_module("in", torch::nn::Linear(kIn, kHidden)),
                     head = register_module("head", torch::nn::Linear(kHidden, kOut));
   at::Tensor seen = register_buffer("seen", at::zeros({1}, at::kDouble));  // rows of this rank: a buffer that is saved too
-  explicit Net(std::uint64_t seed) {
-    to(at::kDouble);
+  explicit Net(std::uint64_t seed, at::ScalarType type = at::kDouble) {
+    to(type);
     const at::NoGradGuard no_grad;
     for (auto& p : parameters()) p.copy_(drawn(p.sizes(), seed++));
     in->bias.set_requires_grad(false);  // a frozen one is whole on all ranks
@@ -42,17 +43,19 @@ struct Net : torch::nn::Module {
 
 at::Tensor loss_of(Net& net, Sharded& zero, int step, const Communicator& comm) {
   const std::int64_t first = kRows * comm.rank().value / comm.size(), last = kRows * (comm.rank().value + 1) / comm.size();
-  const at::Tensor x = drawn({kRows, kIn}, 100 + static_cast<std::uint64_t>(step)).slice(0, first, last);
-  const at::Tensor y = drawn({kRows, kOut}, 500).slice(0, first, last);
+  const at::ScalarType type = net.in->bias.scalar_type();
+  const at::Tensor x = drawn({kRows, kIn}, 100 + static_cast<std::uint64_t>(step)).slice(0, first, last).to(type);
+  const at::Tensor y = drawn({kRows, kOut}, 500).slice(0, first, last).to(type);
   const at::Tensor hidden = zero.block("in", x, [&](const at::Tensor& t) { return torch::tanh(net.in(t)); });
   return (zero.block("head", hidden, [&](const at::Tensor& t) { return net.head(t); }) - y).square().mean();
 }
 
-ShardedOptions options_for(Net& net, int stage, const std::string& optimizer) {
+ShardedOptions options_for(Net& net, int stage, const std::string& optimizer, const std::string& codec = "none") {
   return {.stage = stage,
           .optimizer = optimizer,
           .bucket = ByteSize{100},
           .lanes = stage % 2,
+          .codec = codec,
           .blocks = {{"in", net.in.ptr()}, {"head", net.head.ptr()}},
           .groups = {{.parameters = {"head.*"}, .weight_decay = 0.3, .lr_scale = 10}}};
 }
@@ -158,6 +161,160 @@ TEST(ShardedState, WhatDoesNotFitIsRefusedOnAllRanksAndChangesNothing) {
     }
     EXPECT_TRUE(net.head->weight.equal(before));
     EXPECT_EQ(zero.updates(), 0);
+  });
+}
+
+// --- what a codec has not sent yet is each rank's own
+
+constexpr const char* kRule = "adamw(lr=0.01, weight_decay=0.1)";
+
+struct Coded {  // codecs are for fp32
+  Net net;
+  Sharded zero;
+  Coded(Communicator& comm, int stage, const std::string& codec, std::uint64_t seed = 1)
+      : net(seed, at::kFloat), zero(comm, net, options_for(net, stage, kRule, codec)) {}
+};
+std::map<std::string, at::Tensor> residuals(Sharded& zero) {
+  std::map<std::string, at::Tensor> all;
+  zero.engine().visit([&](const StateItem& item) {
+    if (item.group == "residual") all[item.key()] = engine::borrowed(item.values).clone();
+  });
+  return all;
+}
+void save_coded(const Layout& on, const std::string& codec, const std::string& folder) {
+  run_ranks(on.ranks, [&](Communicator& comm) {
+    Coded job(comm, on.stage, codec);
+    train(job.net, job.zero, 0, kBefore, comm);
+    job.zero.save(folder);
+  });
+}
+
+TEST(ShardedState, WhatACodecKeepsComesBackBitForBitOnTheSameNumberOfRanks) {
+  at::set_num_threads(1);
+  for (const char* codec : {"int8", "topk(ratio=0.1)"})
+    for (const int stage : {1, 2, 3}) {
+      std::vector<Tensors> expected(3), found(3);
+      std::vector<std::map<std::string, at::Tensor>> kept(3);
+      const TempDir dir;
+      run_ranks(3, [&](Communicator& comm) {
+        const auto me = static_cast<std::size_t>(comm.rank().value);
+        Coded job(comm, stage, codec);
+        train(job.net, job.zero, 0, kBefore, comm);
+        job.zero.save(dir.path());
+        kept[me] = residuals(job.zero);
+        train(job.net, job.zero, kBefore, kBefore + kAfter, comm);
+        expected[me] = values(job.net, job.zero);
+      });
+      run_ranks(3, [&](Communicator& comm) {
+        const auto me = static_cast<std::size_t>(comm.rank().value);
+        Coded job(comm, stage, codec, 77);
+        EXPECT_EQ(job.zero.load(dir.path()), kBefore);
+        for (const auto& [key, t] : residuals(job.zero)) EXPECT_TRUE(t.equal(kept[me].at(key))) << key;
+        train(job.net, job.zero, kBefore, kBefore + kAfter, comm);
+        found[me] = values(job.net, job.zero);
+      });
+      EXPECT_FALSE(kept[0].at("head.weight/sent").equal(kept[1].at("head.weight/sent"))) << "each rank has its own";
+      for (std::size_t r = 0; r < 3; ++r)
+        for (std::size_t i = 0; i + 1 < found[r].size(); ++i)
+          EXPECT_TRUE(found[r][i].equal(expected[r][i])) << codec << ", stage " << stage << ", rank " << r << ", tensor " << i;
+    }
+}
+
+// What another codec has not sent is a gradient, too.
+TEST(ShardedState, WhatACodecKeepsGoesOverToAnotherStageAndCodec) {
+  const TempDir dir;
+  save_coded({2, 1}, "topk(ratio=0.1)", dir.path());
+  std::map<std::string, at::Tensor> kept;
+  run_ranks(2, [&](Communicator& comm) {
+    Coded job(comm, 3, "int8", 77);
+    EXPECT_EQ(job.zero.load(dir.path()), kBefore);
+    EXPECT_GT(residuals(job.zero).at("head.weight/sent").abs().sum().item<double>(), 0);
+    EXPECT_EQ(job.zero.engine().residual_weight(), 0.01);
+    train(job.net, job.zero, kBefore, kBefore + kAfter, comm);
+  });
+}
+
+// The mean over the ranks, which is what moves parameters, is that of before.
+TEST(ShardedState, WhatACodecKeepsIsSharedOutOnAnotherNumberOfRanks) {
+  const TempDir dir;
+  std::vector<std::map<std::string, at::Tensor>> kept(2);
+  run_ranks(2, [&](Communicator& comm) {
+    Coded job(comm, 2, "topk(ratio=0.1)");
+    train(job.net, job.zero, 0, kBefore, comm);
+    job.zero.save(dir.path());
+    kept[static_cast<std::size_t>(comm.rank().value)] = residuals(job.zero);
+  });
+  run_ranks(3, [&](Communicator& comm) {
+    Coded job(comm, 2, "topk(ratio=0.1)", 77);
+    EXPECT_EQ(job.zero.load(dir.path()), kBefore);
+    for (const auto& [key, t] : residuals(job.zero)) EXPECT_TRUE(at::allclose(t, (kept[0].at(key) + kept[1].at(key)) / 2)) << key;
+    EXPECT_EQ(job.zero.engine().residual_weight(), 0.01);
+    train(job.net, job.zero, kBefore, kBefore + kAfter, comm);
+  });
+}
+
+// Also where this job has trained before it loads.
+TEST(ShardedState, WhatACodecKeepsBeginsAnewWhereThereWasNone) {
+  const TempDir coded, plain;
+  save_coded({2, 2}, "topk(ratio=0.1)", coded.path());
+  save_coded({3, 1}, "none", plain.path());
+  run_ranks(3, [&](Communicator& comm) {
+    Coded job(comm, 2, "topk(ratio=0.1)", 77);
+    train(job.net, job.zero, 0, 1, comm);
+    EXPECT_EQ(job.zero.load(plain.path()), kBefore);
+    EXPECT_EQ(residuals(job.zero).size(), 3U);
+    for (const auto& [key, t] : residuals(job.zero)) EXPECT_TRUE(t.equal(at::zeros_like(t))) << key;
+    EXPECT_EQ(job.zero.engine().residual_weight(), 0);
+    train(job.net, job.zero, kBefore, kBefore + kAfter, comm);
+  });
+  for (const int ranks : {1, 2})
+    run_ranks(ranks, [&](Communicator& comm) {
+      Coded job(comm, 1, "none", 77);
+      EXPECT_EQ(job.zero.load(coded.path()), kBefore);
+      train(job.net, job.zero, kBefore, kBefore + kAfter, comm);
+    });
+}
+
+TEST(ShardedState, ReshardReadsWhatACodecKeeps) {
+  const TempDir dir, to;
+  save_coded({2, 2}, "int8", dir.path());
+  checkpoint::reshard(checkpoint::open_checkpoint(dir.path()), to.path(), {.ranks = 3, .stage = 3});
+  run_ranks(3, [&](Communicator& comm) {
+    Coded job(comm, 3, "int8", 77);
+    EXPECT_EQ(job.zero.load(to.path()), kBefore);
+    train(job.net, job.zero, kBefore, kBefore + kAfter, comm);
+  });
+}
+
+// They stay whole on all ranks, and their update is sharded.
+TEST(ShardedState, ParametersOfNoBlockComeBackToo) {
+  const TempDir dir;
+  Tensors expected;
+  const auto options_of = [](Net& net) {
+    ShardedOptions options = options_for(net, 3, kRule);
+    options.blocks.pop_back();
+    return options;
+  };
+  const auto step = [](Net& net, Sharded& zero, int at, const Communicator& comm) {
+    const at::Tensor x = drawn({kRows, kIn}, 100 + static_cast<std::uint64_t>(at) * 10 + static_cast<std::uint64_t>(comm.rank().value));
+    net.head(zero.block("in", x, [&](const at::Tensor& t) { return torch::tanh(net.in(t)); })).square().mean().backward();
+    EXPECT_TRUE(zero.step().committed);
+  };
+  run_ranks(2, [&](Communicator& comm) {
+    Net net(1);
+    Sharded zero(comm, net, options_of(net));
+    for (int at = 0; at < 2; ++at) step(net, zero, at, comm);
+    zero.save(dir.path());
+    step(net, zero, 2, comm);
+    const Tensors end = values(net, zero);
+    if (comm.rank() == Rank{0}) expected = end;
+  });
+  run_ranks(2, [&](Communicator& comm) {
+    Net net(77);
+    Sharded zero(comm, net, options_of(net));
+    EXPECT_EQ(zero.load(dir.path()), 2);
+    step(net, zero, 2, comm);
+    expect_close(values(net, zero), expected, "parameters of no block");
   });
 }
 

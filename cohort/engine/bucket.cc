@@ -149,6 +149,29 @@ void Bucket::move_in(std::size_t member) {
   if (!pooled()) param.mutable_grad() = gradient_view(member);
 }
 
+bool Bucket::lies_here(std::size_t member) const {
+  const at::Tensor& param = params_[member];
+  return param.numel() == 0 || param.data_ptr() == parameters().part(members()[member].first, 1).data;
+}
+
+void Bucket::refuse_parameters_elsewhere() const {
+  if (!owns_parameters() || placement().gathers_parameters() || placement().copies_to_device()) return;
+  for (std::size_t i = 0; i < params_.size(); ++i)
+    if (!lies_here(i))
+      throw_failure(
+          Kind::usage,
+          "parameter {} was given other memory (torch::load() and set_data() do that), which the optimizer does not update: load "
+          "weights before, or copy_() them into the parameters; after DataParallel was made broadcast_parameters() takes them over",
+          members()[i].name);
+}
+
+void Bucket::attach_parameters() {
+  if (!owns_parameters() || placement().gathers_parameters()) return;
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < params_.size(); ++i)
+    if (!lies_here(i)) move_in(i);
+}
+
 void Bucket::copy_to_device() const {
   if (!placement().copies_to_device() || placement().gathers_parameters()) return;
   const at::NoGradGuard no_grad;

@@ -31,12 +31,16 @@ class Bucket final : public sync::Bucket {
   void take(std::size_t member);  // Extent::while_used: param.grad moves in, added to what came since the last reduction
   void gather();                  // before the reduction: all are in place, those that did not come are zero
   void own_parameters(const optim::Optimizer& rule, collective::Communicator& comm);
+  // torch::load() and set_data() give parameters memory of their own, which is not what the rule updates and peers read.
+  void refuse_parameters_elsewhere() const;
+  void attach_parameters();       // they lie here again, with the values that they have there
   void copy_to_device() const;    // a model on a device of its own: its copies are as fresh as what lies here ..
   void copy_from_device() const;  // .. and the other way
   void rebase(const collective::Region& fresh) override;
 
  private:
   void move_in(std::size_t member);
+  bool lies_here(std::size_t member) const;
   at::Tensor gradient_view(std::size_t member) const;
   at::Tensor parameter_view(std::size_t member) const;
   bool pooled() const { return placement().gathers_gradients(); }

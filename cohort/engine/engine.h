@@ -110,8 +110,10 @@ class Engine {
 
   const Buckets& buckets() const { return buckets_; }
   const LaneChoice& lanes() const { return lanes_.choice(); }
-  std::size_t bytes_in_flight() const;                     // the most that gradients in flight and gathered parameters took so far
-  void set_rate(double lr);                                // of the step under way; not with early_update, where lanes have begin()'s
+  std::size_t bytes_in_flight() const;  // the most that gradients in flight and gathered parameters took so far
+  // Of the step under way; with a codec that has feedback before its first gradient, as what is kept is weighed with the rate; not with
+  // early_update, where lanes have begin()'s.
+  void set_rate(double lr);
   bool averages() const { return strategy_->averages(); }  // what a loss must be divided by depends on it
   const sync::Strategy& strategy() const { return *strategy_; }
   bool drifts() const { return strategy_->semantics().drifts() && comm_.size() > 1; }  // replicas differ between sync rounds

@@ -3,16 +3,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/base/text.h"
+#include "cohort/engine/tensor_file.h"
+#include "cohort/sync/elements.h"
+
 namespace cohort::engine {
 namespace {
-
-constexpr std::string_view kResidual = "residual";
 
 std::span<float> floats(const Piece& piece) { return {static_cast<float*>(piece.data), piece.count}; }
 
 void visit_residuals(const Engine& engine, const std::function<void(const StateItem&, bool sent)>& call) {
   engine.visit([&](const StateItem& item) {
-    if (item.group == kResidual) call(item, item.merge == Merge::sum);
+    if (item.group == kResidualGroup) call(item, item.merge == Merge::sum);
   });
 }
 
@@ -92,6 +94,19 @@ void restore_residuals(collective::Communicator& comm, const Engine& engine, con
     for (const auto& [first, to] : place.sums) std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(first), to.count, floats(to).begin());
   }
   engine.set_residual_weight(numbers[0]);
+}
+
+void read_residuals(const checkpoint::Contents& from, const Engine& engine, int rank, int ranks) {
+  if (!engine.has_own_state()) return;
+  const int had = static_cast<int>(from.checkpoint().manifest.world_size);
+  visit_residuals(engine, [&](const StateItem& item, bool sent) {
+    if (had == ranks && has_local(from, rank, item)) return read_local(from, rank, item);
+    if (!read_sum_of_locals(from, sent ? had : 1, item)) return sync::fill(item.values, 0);
+    if (sent) sync::scale(item.values, 1.0 / (engine.averages() ? had : ranks));
+  });
+  const auto metadata = from.metadata(kLocalGroup);
+  const auto weight = metadata.find(kResidualWeight);
+  engine.set_residual_weight(weight != metadata.end() ? parse_real(weight->second) : 0);
 }
 
 }  // namespace cohort::engine

@@ -60,7 +60,14 @@ void Engine::set_rate(double lr) {
                   "set_rate() after begin() of step {} with early_update: lanes update as gradients arrive, with the rate {} that begin() "
                   "was given; give it the new one",
                   step_.step, step_.lr);
+  const bool weighs = codec_ && codec_->feedback() && syncing_ && lr != step_.lr;
+  if (weighs && !arrivals_.none_yet())
+    throw_failure(Kind::usage,
+                  "another learning rate, {} in place of {}, when gradients of step {} are on their way by codec={}: what a codec keeps is "
+                  "weighed with the rate as they are sent; call set_lr({}) before backward, and then step()",
+                  lr, step_.lr, step_.step, codec_->spec(), lr);
   step_.lr = lr;
+  if (weighs) lanes_.expect(pass());
 }
 
 void Engine::on_gradient(std::size_t parameter) {

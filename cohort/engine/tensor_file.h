@@ -13,10 +13,12 @@
 
 namespace cohort::engine {
 
-inline constexpr const char* kModelGroup = "model";          // parameters and buffers: loads anywhere
-inline constexpr const char* kOptimizerGroup = "optimizer";  // "<parameter>/<state>"
-inline constexpr const char* kStrategyGroup = "strategy";    // likewise
-inline constexpr const char* kLocalGroup = "local";          // "<rank>/<group>/<parameter>/<state>@<first element>"
+inline constexpr const char* kModelGroup = "model";                // parameters and buffers: loads anywhere
+inline constexpr const char* kOptimizerGroup = "optimizer";        // "<parameter>/<state>"
+inline constexpr const char* kStrategyGroup = "strategy";          // likewise
+inline constexpr const char* kResidualGroup = "residual";          // of codecs, each rank's own
+inline constexpr const char* kLocalGroup = "local";                // "<rank>/<group>/<parameter>/<state>@<first element>"
+inline constexpr const char* kResidualWeight = "residual_weight";  // in the metadata of local files: of the residuals in them
 
 checkpoint::TensorView whole_view(const std::string& name, const at::Tensor& t);
 // Elements [first, first + count) of a tensor of these sizes.

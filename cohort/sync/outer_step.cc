@@ -38,4 +38,8 @@ void OuterStep::update(const Bucket& bucket, const Piece& delta, const Range& ru
                 {.step = kLaterStep, .lr = rule_->default_lr()});
 }
 
+void OuterStep::adopt(Bucket& bucket) const {
+  for (const SlotSpec& slot : slots()) begin_slot(bucket, slot);
+}
+
 }  // namespace cohort::sync

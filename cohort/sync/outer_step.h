@@ -18,6 +18,8 @@ class OuterStep {
   std::vector<SlotSpec> slots() const;                                            // the anchor, and where there is one the momentum
   void update(const Bucket& bucket, const Piece& delta, const Range& run) const;  // elements of the bucket's anchor, and of delta
 
+  void adopt(Bucket& bucket) const;  // the parameters are the anchor, and there is no momentum
+
  private:
   const std::unique_ptr<optim::Optimizer> rule_;
 };

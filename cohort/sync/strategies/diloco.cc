@@ -28,7 +28,7 @@ class DiLoCo final : public Averaging {
     copy(bucket.parameters(), bucket.slot(kAnchorSlot));
   }
   void consensus(Bucket& bucket, const Piece& into, const Wire&) override { copy(into, bucket.slot(kAnchorSlot)); }
-  void adopt(Bucket& bucket) override { copy(bucket.slot(kAnchorSlot), bucket.parameters()); }
+  void adopt(Bucket& bucket) override { outer_.adopt(bucket); }
 
  private:
   const OuterStep outer_;

@@ -85,7 +85,7 @@ class StreamingDiLoCo final : public Averaging {
   }
   void consensus(Bucket& bucket, const Piece& into, const Wire&) override { copy(into, bucket.slot(kAnchorSlot)); }
   void adopt(Bucket& bucket) override {
-    copy(bucket.slot(kAnchorSlot), bucket.parameters());
+    outer_.adopt(bucket);
     fill(bucket.slot(kExchangeSlot), 0);
   }
 

@@ -6,11 +6,10 @@
 
 #include <algorithm>
 
-#include "cohort/base/text.h"
+#include "cohort/engine/residuals.h"
 #include "cohort/engine/tensor_file.h"
 #include "cohort/job/run_on_all.h"
 #include "cohort/nn/tensor.h"
-#include "cohort/sync/elements.h"
 #include "cohort/train/loop/via_host.h"
 
 namespace cohort::train {
@@ -18,10 +17,7 @@ namespace {
 
 using checkpoint::Contents;
 
-using engine::read_run, engine::whole_view;
-constexpr std::string_view kResidualGroup = "residual";
-
-constexpr const char* kResidualWeight = "residual_weight";
+using engine::kResidualWeight, engine::read_run, engine::whole_view;
 
 // Another architecture: the first tensor that only one of the two has, or that has another shape.
 void check_model(const Contents& from, TrainLoop& loop, const std::set<std::string>& sharded) {
@@ -114,23 +110,13 @@ bool is_of_another_strategy(const Contents& from, const engine::Engine& engine, 
   return lacks_own || kept != stored;
 }
 
-// What codecs kept. On another number of ranks every rank takes its share of what all had not sent; of what an owner had not handed out
-// its own part.
-void read_residual(const Contents& from, const engine::Engine& engine, const Reading& how, const StateItem& item) {
-  const int had = static_cast<int>(from.checkpoint().manifest.world_size);
-  if (how.same_ranks && engine::has_local(from, how.rank, item)) return engine::read_local(from, how.rank, item);
-  const bool all = item.merge == Merge::sum;
-  if (!engine::read_sum_of_locals(from, all ? had : 1, item)) return;  // it begins as nothing
-  if (all) sync::scale(item.values, 1.0 / (engine.averages() ? had : how.ranks));
-}
-
 // One item of the engine's state. What is each rank's own comes back bit for bit on the same number of ranks; on another one all ranks
 // begin with the mean of what there was, or of a checkpoint without such with what all had.
 void read_item(const Contents& from, TrainLoop& loop, const Reading& how, const StateItem& item) {
   const std::string parameter(item.parameter), state(item.state);
   const StateToRead of_optimizer = how.of_optimizer;
   const int had = static_cast<int>(from.checkpoint().manifest.world_size);
-  if (item.group == kResidualGroup) return read_residual(from, loop.engine(), how, item);
+  if (item.group == engine::kResidualGroup) return;  // read_residuals()
   if (item.group == kOptimizerGroup && of_optimizer == StateToRead::none) return;
   const bool own = item.share == Share::each && how.same_ranks && !(how.anew && item.group == kModelGroup);
   if (own && engine::has_local(from, how.rank, item)) return engine::read_local(from, how.rank, item);
@@ -234,11 +220,7 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
     };
     engine.visit(read);
     visit_frozen_boxes(comm, loop, read);
-    if (engine.has_own_state()) {
-      const auto metadata = from.metadata(engine::kLocalGroup);
-      if (const auto weight = metadata.find(kResidualWeight); weight != metadata.end())
-        engine.set_residual_weight(parse_real(weight->second));
-    }
+    engine::read_residuals(from, engine, rank, comm.size());
   });
   for (const auto& [name, t] : replicated)
     if (!engine.drifts()) broadcast_via_host(comm, t.detach(), name);
