@@ -57,18 +57,22 @@ def drifting_resumed(runs):
         assert files(runs, "killed") == files(runs, "whole"), f"{sync}: resumed with other bits than those of the run that never stopped"
         other = runs.train("three", n=3, **sets)
         assert re.search(r"goes on after update (\d+)", other.stdout), other.stdout
-        assert evaluations(runs, "three")[-1] < 1.2 * evaluations(runs, "whole")[-1], "on three ranks it does not go on learning"
+        tested = evaluations(runs, "three")
+        assert tested[-1] < 0.8 * tested[0], f"{sync} on three ranks, fewer steps an epoch, does not go on learning: {tested}"
         runs.call(["rm", "-rf", runs.path("three")])
 
 
 def coded(runs):
     """Every codec learns, under all-reduce and ZeRO; with error feedback a run that was killed resumes with the bits of one never killed."""
     runs.train("plain", epochs=4)
-    for i, codec in enumerate(("int8", "topk(ratio=0.05)", "bf16")):
+    first, *_, last = evaluations(runs, "plain")
+    # What a codec loses at once, and what it is late with: a twentieth of the gradient a step is one in twenty steps.
+    for i, (codec, most) in enumerate((("int8", 1.05 * last), ("topk(ratio=0.05)", 0.5 * first), ("bf16", 1.05 * last))):
         for sync in ("all_reduce(op=sum)", "zero(stage=2, op=sum)"):
             name = f"{i}-{sync[:4]}"
             runs.train(name, epochs=4, codec=codec, sync=sync)
-            assert evaluations(runs, name)[-1] < 1.3 * evaluations(runs, "plain")[-1], f"{codec} with {sync} does not learn"
+            tested = evaluations(runs, name)
+            assert tested[-1] < most, f"{codec} with {sync} does not learn: {tested}, plain {first} to {last}"
     sets = {**FORGETFUL, "optimizer": "sgd(lr=0.02, momentum=0.9)", "codec": "topk(ratio=0.1)"}
     runs.train("whole", **sets)
     caught(runs, "killed", lambda: len(runs.checkpoints("killed")) > 2, lambda job: os.kill(workers(job.pid)[0], signal.SIGKILL), **sets)

@@ -111,7 +111,8 @@ def finds():
 def refuses():
     """Wrong options: one line, which names the strategies there are where one is unknown."""
     unknown = verify("--ranks", "2", "--sync", "telepathy", status=2)
-    assert re.fullmatch(r"cohort verify: telepathy on 2 ranks: .*no strategy is called 'telepathy'.*all_reduce.*\n", unknown.stderr), unknown.stderr
+    assert re.fullmatch(r"cohort verify: unknown strategy 'telepathy'; known: all_reduce, .*\n", unknown.stderr), unknown.stderr
+    assert "take steps of their own" in verify("--ranks", "2", "--sync", "diloco", status=2).stderr
     assert "not shared out evenly among 3 ranks" in verify("--ranks", "2,3", "--global-batch", "16", status=2).stderr
     assert "numbers from 1 to" in verify("--ranks", "0", status=2).stderr
     assert "model" in verify("--ranks", "1", status=2, model="nosuch").stderr
