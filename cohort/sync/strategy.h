@@ -10,7 +10,7 @@
 // Owner: Engine. Threads: reduce_gradients() and exchange_models() may run for different buckets at once on different lanes, each with its
 // lane's communicator; all else is the training thread's. Failure: as the communicator's.
 // To add one: strategies/<word>.cc with its formula and `row_<word>`, the word in strategies/CMakeLists.txt, strategies/<word>_test.cc. The
-// laws of strategy_laws_test.cc, and of strategies_test.cc and lost_rank_test.cc in engine/, hold it to what its row declares.
+// laws of strategy_laws_test.cc, and of engine/strategies_test.cc, hold it to what its row declares.
 #pragma once
 #include <memory>
 #include <span>

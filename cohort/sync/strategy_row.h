@@ -1,6 +1,6 @@
 // A row of the table of strategies (strategies/CMakeLists.txt): its name, its parameters, how to build it, and what it promises beside its
-// Semantics and its cost. The suites of laws (strategy_laws_test.cc here; strategies_test.cc and lost_rank_test.cc in engine/) take every
-// row by these words, and none by its name. Owner: the table. Threads: any, rows never change.
+// Semantics and its cost. strategy_laws_test.cc takes every row by these words, and none by its name.
+// Owner: the table. Threads: any, rows never change.
 #pragma once
 #include <cstdint>
 #include <memory>
