@@ -8,6 +8,8 @@ One rank a host. In turns, over the same link: cohort, torch's DDP (bench/baseli
 of the last two; `over_limit` says how much longer it is. Ranks that wait for each other in every step cannot be faster than the slower one of each:
 `lockstep_ms` is what the steps of the unsynchronised ranks come to that way, and `over_lockstep` how much longer ours are than that or the all-reduce. `exposed` is the share of our own steps
 that lies after the backward of the rank that was slowest in each: what overlapping did not hide.
+With another --sync (zero(stage=1), diloco(h=100)) it is compared with the ranks that do not synchronise (`of_unsynced`: their share of samples/s that
+it keeps), and ZeRO 1 and 2 with themselves when parameters travel before a step ends (`waits`, engine.publish=wait; `times_waits`).
 One JSON object a model. Needs root, for the namespaces (bench/hosts.py).
 """
 import argparse
@@ -29,6 +31,7 @@ MODELS = {  # spec, data, samples of a rank, learning rate, steps before and in 
     "resnet18": ("resnet18(in=3, classes=10, stem=cifar)", "synthetic(shape=3x32x32, classes=10, samples=10000)", 16, 0.01, 2, 8, 11173962 * 4),
 }
 WHO = ["cohort", "torch-ddp", "unsynced", "all_reduce"]
+DEFAULT_SYNC = "all_reduce(op=sum)"
 LIMIT = 300  # seconds for one start
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
@@ -36,7 +39,14 @@ QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 def chosen(o, model):
     row = list(MODELS[model])
     row[2] = o.batch or row[2]
+    row[5] = o.steps or row[5]
     return row
+
+
+def asked(o):
+    if o.sync == DEFAULT_SYNC:
+        return WHO
+    return ["cohort", "unsynced", *(["waits"] if o.sync.startswith("zero(stage=1") or o.sync.startswith("zero(stage=2") else [])]
 
 
 def in_each(o, spaces, command):
@@ -49,7 +59,9 @@ def in_each(o, spaces, command):
 def ours(o, spaces, model, who, secret, number):
     spec, data, batch, lr, warm, steps, _ = chosen(o, model)
     command = [os.path.join(o.programs, "cohort-worker"), "bench-step", "--implementation", who, "--model", spec, "--data", data, "--batch", batch,
-               "--lr", lr, "--warm", warm, "--steps", steps, "--optimizer", "sgd"]
+               "--lr", lr, "--warm", warm, "--steps", steps, "--optimizer", o.optimizer]
+    if who != "unsynced":
+        command += ["--sync", o.sync]
     places = [dict(QUIET, COHORT_PLACE="torchrun", RANK=str(r), WORLD_SIZE=str(o.hosts), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="10.77.0.1",
                    MASTER_PORT=str(21000 + 2 * number), TORCHELASTIC_RUN_ID=f"bench{number}", COHORT_SECRET_FILE=secret)
               for r in range(o.hosts)]
@@ -68,9 +80,24 @@ def ddp(o, spaces, model, number):
 
 
 def all_reduce(o, spaces, model):
-    asked = types.SimpleNamespace(hosts=o.hosts, per_host=1, bench=os.path.join(o.programs, "hosts_bench"), bytes=MODELS[model][-1], rounds=6,
+    wanted = types.SimpleNamespace(hosts=o.hosts, per_host=1, bench=os.path.join(o.programs, "hosts_bench"), bytes=MODELS[model][-1], rounds=6,
                                   buffers="allocate", streams=0)
-    return statistics.median(hosts.measure(asked, spaces, o.congestion, "auto", LIMIT)["seconds"])
+    return statistics.median(hosts.measure(wanted, spaces, o.congestion, "auto", LIMIT)["seconds"])
+
+
+def summary(taken):
+    """Milliseconds of each, and how they compare."""
+    middle = {who: statistics.median(of) for who, of in taken.items()}
+    found = {f"{who}_ms": [round(1e3 * t, 2) for t in (middle[who], min(taken[who]), max(taken[who]))] for who in taken}
+    found["of_unsynced"] = round(middle["unsynced"] / middle["cohort"], 3)
+    if "waits" in taken:
+        found["times_waits"] = round(middle["waits"] / middle["cohort"], 3)
+    if "all_reduce" in taken:
+        limit = max(middle["unsynced"], middle["all_reduce"])
+        found["over_limit"] = round(middle["cohort"] / limit - 1, 3)
+        found["over_lockstep"] = round(middle["cohort"] / max(middle["lockstep"], middle["all_reduce"]) - 1, 3)
+        found["times_ddp"] = round(middle["torch-ddp"] / middle["cohort"], 3)
+    return found
 
 
 def main():
@@ -80,6 +107,9 @@ def main():
     parse.add_argument("--cores", type=int, default=1, help="of each host; one thread computes in any case, what is left carries bytes")
     parse.add_argument("--models", default="cnn,resnet18")
     parse.add_argument("--batch", type=int, default=0, help="samples of a rank; 0: 64 of the mlp, 128 of the cnn, 16 of resnet18")
+    parse.add_argument("--steps", type=int, default=0, help="in the measurement; 0: 100 of the mlp, 60 of the cnn, 8 of resnet18; whole rounds of --sync")
+    parse.add_argument("--sync", default=DEFAULT_SYNC, help="how our ranks train together")
+    parse.add_argument("--optimizer", default="sgd", help="sgd, adam or adamw")
     parse.add_argument("--rate", type=float, default=1000, help="Mbit/s of every host, each way")
     parse.add_argument("--mtu", type=int, default=9000, help="bytes of a packet: all hosts send theirs through this machine's kernel, which costs by the packet")
     parse.add_argument("--rounds", type=int, default=3)
@@ -100,26 +130,22 @@ def main():
         secret.flush()
         number = 0
         for model in o.models.split(","):
-            taken, exposed = {who: [] for who in [*WHO, "lockstep"]}, []
+            taken, exposed = {who: [] for who in [*asked(o), "lockstep"]}, []
             for round_ in range(o.rounds):
-                for who in WHO[round_ % 4:] + WHO[:round_ % 4]:
+                turn = round_ % len(asked(o))
+                for who in asked(o)[turn:] + asked(o)[:turn]:
                     number += 1
-                    if who in ("cohort", "unsynced"):
-                        took, lockstep, share = ours(o, spaces, model, who, secret.name, number)
-                        taken[who].append(took)
-                        exposed += [share] if who == "cohort" else []
-                        taken["lockstep"] += [lockstep] if who == "unsynced" else []
-                    else:
+                    if who in ("all_reduce", "torch-ddp"):
                         taken[who].append(all_reduce(o, spaces, model) if who == "all_reduce" else ddp(o, spaces, model, number))
-            middle = {who: statistics.median(of) for who, of in taken.items()}
-            limit = max(middle["unsynced"], middle["all_reduce"])
-            row = {"model": model, "hosts": o.hosts, "cores": o.cores, "batch": chosen(o, model)[2], "rate_mbit": o.rate, "mtu": o.mtu, "congestion": o.congestion, "rounds": o.rounds}
-            row |= {f"{who}_ms": [round(1e3 * t, 2) for t in (middle[who], min(taken[who]), max(taken[who]))] for who in taken}
-            row |= {"over_limit": round(middle["cohort"] / limit - 1, 3),
-                    "over_lockstep": round(middle["cohort"] / max(middle["lockstep"], middle["all_reduce"]) - 1, 3), "times_ddp": round(middle["torch-ddp"] / middle["cohort"], 3),
-                    "exposed": round(statistics.median(exposed), 3)}
+                        continue
+                    took, lockstep, share = ours(o, spaces, model, who, secret.name, number)
+                    taken[who].append(took)
+                    exposed += [share] if who == "cohort" else []
+                    taken["lockstep"] += [lockstep] if who == "unsynced" else []
+            row = {"model": model, "sync": o.sync, "hosts": o.hosts, "cores": o.cores, "batch": chosen(o, model)[2], "rate_mbit": o.rate, "mtu": o.mtu,
+                   "congestion": o.congestion, "rounds": o.rounds, **summary(taken), "exposed": round(statistics.median(exposed), 3)}
             print(json.dumps(row), flush=True)
-            if o.require and (row["over_lockstep"] > 0.1 or row["times_ddp"] < 1.3):
+            if o.require and o.sync == DEFAULT_SYNC and (row["over_lockstep"] > 0.1 or row["times_ddp"] < 1.3):
                 sys.exit(f"{model}: a mark was missed")
 
 

@@ -11,6 +11,7 @@
 #include "cohort/cli/plugins.h"
 #include "cohort/cli/verify_compare.h"
 #include "cohort/group/device_mesh.h"
+#include "cohort/sync/strategy.h"
 
 namespace cohort::cli {
 namespace {
@@ -91,6 +92,12 @@ std::optional<VerifyOptions> parse_verify(int argc, char** argv) {
   if (!parse_command_line(app, argc, argv)) return std::nullopt;
   o.ranks = parse_ranks(ranks);
   o.syncs = split_specs(syncs);
+  for (const auto& sync : o.syncs)
+    if (sync::make(sync)->semantics().drifts())
+      throw_failure(Kind::usage,
+                    "--sync {}: its ranks take steps of their own, which are not those of one rank; what it promises instead is in "
+                    "docs/strategies.md, and cohort train shows how it learns",
+                    sync);
   for (const int n : o.ranks)
     if (o.plant_error >= n) throw_failure(Kind::usage, "--plant-error {}: a run of {} ranks has no such rank", o.plant_error, n);
   return o;

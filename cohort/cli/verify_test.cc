@@ -103,6 +103,12 @@ TEST(Verify, WhatTheRuleMakesOfGradientsWithinTheToleranceIsAllowedForAndCounted
   EXPECT_THAT(c.first->index, ElementsAre(2));
 }
 
+TEST(Verify, StrategiesWhoseRanksTakeStepsOfTheirOwnAreRefused) {
+  const char* words[] = {"verify", "--sync", "all_reduce,local_sgd(h=4)"};
+  EXPECT_THAT(failure_of([&] { parse_verify(std::size(words), const_cast<char**>(words)); }).what,
+              HasSubstr("--sync local_sgd(h=4): its ranks take steps of their own"));
+}
+
 TEST(Verify, AnErrorIsPlantedOnARankThatThereIs) {
   const char* words[] = {"verify", "--ranks", "2,4", "--plant-error", "2"};
   EXPECT_THAT(failure_of([&] { parse_verify(std::size(words), const_cast<char**>(words)); }).what, HasSubstr("2 ranks has no such rank"));

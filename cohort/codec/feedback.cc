@@ -49,6 +49,13 @@ void Feedback::note_sent(const Piece& sent) {
   step_ = Step::sent;
 }
 
+void Feedback::keep(const ElementRange& range) {
+  if (step_ != Step::sent) return;
+  const double factor = pending_weight_ > 0 ? weight_ / pending_weight_ : 0;  // settle() flips no step of weight 0
+  for (std::size_t i = range.first; i < range.first + range.count; ++i)
+    pending_[i] = static_cast<float>(static_cast<double>(committed_[i]) * factor);
+}
+
 void Feedback::settle(bool committed) {
   const Step was = step_;
   step_ = Step::none;

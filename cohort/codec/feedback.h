@@ -19,6 +19,7 @@ class Feedback {
 
   Piece begin(const Piece& gradient, double weight);  // p: what to encode; valid until settle(). Again: the step is done again
   void note_sent(const Piece& sent);                  // what the payload of p decodes to
+  void keep(const ElementRange& range);               // these count as if nothing had been sent: their update is left out
   void settle(bool committed);                        // once or more often, also where begin() was not called
 
   std::span<const float> residual() const { return committed_; }  // of the committed steps

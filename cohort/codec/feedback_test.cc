@@ -40,6 +40,17 @@ TEST(Feedback, OfAStepThatIsCalledOffKeepsNothing) {
   EXPECT_THAT(feedback.residual(), ElementsAre(2));
 }
 
+TEST(Feedback, OfElementsWhoseUpdateIsLeftOutKeepsWhatItHad) {
+  Feedback feedback(3);
+  step(feedback, {3, 5, 7}, 1, {1, 1, 1});
+  std::vector<float> gradient{0, 0, 1}, sent{2, 4, 3};
+  feedback.begin(piece(std::span(gradient)), 0.5);
+  feedback.note_sent(piece(std::span(sent)));
+  feedback.keep({0, 2});
+  feedback.settle(true);
+  EXPECT_THAT(feedback.residual(), ElementsAre(4, 8, 10)) << "at the new weight they move parameters as far as they would have";
+}
+
 TEST(Feedback, OfAStepThatIsDoneAgainCountsOnce) {
   Feedback feedback(1);
   step(feedback, {3}, 1, {1});

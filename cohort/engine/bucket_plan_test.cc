@@ -46,7 +46,7 @@ TEST(LaneChoice, NeedsAFreeCoreAndSomethingToCarryEarly) {
 TEST(EngineOptions, EveryFieldIsDescribed) {
   EngineOptions options;
   EXPECT_THAT(Config(options).help(), HasSubstr("early_update"));
-  EXPECT_EQ(Config(options).all().size(), 11u);
+  EXPECT_EQ(Config(options).all().size(), 12u);
 }
 
 }  // namespace

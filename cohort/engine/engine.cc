@@ -11,6 +11,7 @@
 
 #include "cohort/base/heap.h"
 #include "cohort/engine/parameter_gatherer.h"
+#include "cohort/engine/publisher.h"
 #include "cohort/engine/side.h"
 #include "cohort/nn/unshard/unsharder.h"
 #include "cohort/sync/elements.h"
@@ -105,6 +106,7 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
   arrivals_.clear_touched(parameters_.size());
   lanes_.open(choose_lanes(options_.lanes, cores, ranks_here, buckets_.size(), spans_hosts(comm_, ranks_here)), options_.lanes >= 0);
   if (placement_.gathers_parameters()) open_gatherer();
+  open_publisher(spans_hosts(comm_, ranks_here));
   if (rule_ && rule_->needs().taps) open_side();
   open_strategy();
   for (std::size_t i = 0; i < parameters_.size(); ++i)  // last, because a failure above would leave them on the tensors
@@ -206,6 +208,7 @@ void Engine::open_side() {
 Engine::~Engine() {
   unsharder_.reset();
   gatherer_.reset();
+  publisher_.reset();
   lanes_.close();
   for (auto& p : parameters_) torch::autograd::impl::set_post_acc_grad_hooks(p.tensor, nullptr);
 }
@@ -229,6 +232,46 @@ void Engine::open_gatherer() {
   gatherer_ = std::make_unique<ParameterGatherer>(comms_.of(0), std::move(sharded), lanes_.empty() ? nullptr : comms_.of(0).split(0));
   unsharder_ = std::make_unique<nn::Unsharder>(*gatherer_, std::move(units));
   malloc_trim(0);
+}
+
+void Engine::open_publisher(bool far) {
+  if (options_.publish == PublishWhen::wait || (options_.publish == PublishWhen::automatic && !far)) return;
+  const auto reason = [&]() -> std::string_view {
+    if (!placement_.sharded()) return "there is nothing to publish: every rank updates all parameters";
+    if (placement_.gathers_parameters()) return "parameters are gathered block by block there already";
+    if (placement_.copies_to_device()) return "the host sends updated parameters to the GPU when all of them are there";
+    if (options_.early_update) return "engine.early_update publishes beside backward";
+    if (std::ranges::all_of(parameters_, [](const Parameter& p) { return p.unit < 0; }))
+      return "no parameter is in a block that could wait";
+    return {};
+  }();
+  if (reason.empty()) {
+    publisher_ = std::make_unique<Publisher>(SpanComms(comm_, spans_, true), *strategy_, comm_.rank());
+  } else if (options_.publish == PublishWhen::beside) {
+    throw_failure(Kind::usage, "engine.publish=beside with sync={}: {}; take auto", options_.strategy, reason);
+  }
+}
+
+// Which of them a block reads.
+std::vector<const sync::Bucket*> Engine::buckets_of(const nn::Block& block) const {
+  std::vector<const sync::Bucket*> all;
+  for (const auto& module : block.modules)
+    for (const at::Tensor& p : module->parameters()) {
+      const auto found = bucket_by_tensor_.find(p.unsafeGetTensorImpl());
+      if (found != bucket_by_tensor_.end()) all.push_back(found->second);
+    }
+  return all;
+}
+
+// 6 In blocks the next forward waits for it; what is read outside of them has to be there when the step ends.
+void Engine::publish(Bucket& bucket) {
+  const auto in_block = [&](const sync::Member& m) { return parameters_[m.order].unit >= 0; };
+  if (publisher_ && gated_ && std::ranges::all_of(bucket.members(), in_block)) return publisher_->start(bucket, wire(bucket));
+  engine::publish(bucket, update_context(), wire(bucket));
+}
+
+void Engine::await_parameters() const {
+  if (publisher_) publisher_->await_all();
 }
 
 }  // namespace cohort::engine

@@ -24,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "cohort/base/shard_spec.h"
@@ -44,6 +45,7 @@ namespace cohort::engine {
 
 class EngineSide;
 class ParameterGatherer;
+class Publisher;
 class TensorSums;
 
 struct Parameter {
@@ -122,13 +124,15 @@ class Engine {
   void visit(StateVisitor& visitor) const;
   void visit(const std::function<void(const StateItem&)>& call) const;
   void visit_buddy(const std::function<void(const StateItem&)>& call) const;  // this rank's copy of what the rank before it has
-  // Collective: what was written reaches every rank that holds a copy of it; boxes of a mesh are written by all that hold
-  // them. Where replicas drift every rank's own stays as written; then
-  // merge_drifted_state() lets all begin with the mean of those that `counts`: under Guarantee::sync_round of those that have ended the
-  // most rounds, as a round counts on all when it has ended on one.
+  // Collective: what was written reaches every rank that holds a copy of it; boxes of a mesh are written by all that hold them. Where
+  // replicas drift every rank's own stays as written.
   void publish_loaded_state();
-  void begin_strategy_anew();  // before it, where parameters were written and what the strategy keeps of this rank alone was not
+  // Collective, before it: where replicas drift all begin with the mean of those that `counts`: under Guarantee::sync_round of those that
+  // have ended the most rounds, as a round counts on all when it has ended on one. A model that is not finite does not count.
   void merge_drifted_state(bool counts);
+  void begin_strategy_anew();  // parameters came from elsewhere, without what the strategy keeps beside them: it begins with them
+  // The same of what it keeps of this rank alone, where that means nothing to these ranks (Merge::drop).
+  void begin_own_state_anew();
   std::int64_t rounds() const { return rounds_; }  // that have ended here
   void set_rounds(std::int64_t rounds) { rounds_ = rounds; }
   // Collective, at the end of training: every rank has the one model that the job stands for, for good.
@@ -144,9 +148,12 @@ class Engine {
 
   // --- parameters that are whole only while a block runs, or while an Unsharder::Hold lives
   nn::Unsharder& unsharder() const;  // Kind::usage where they always are
-  // --- blocks: parameters that come and go with them (ZeRO 3), or a rule that looks at their layers
+  // --- blocks: parameters that come and go with them (ZeRO 3) or arrive while others run (options.publish), or a rule that looks at their
+  // layers
   bool wraps_blocks() const;
   nn::BlockWrapper block_wrapper(nn::BlockWrapper inner = nullptr) const;  // for Model::wrap_blocks(); inner: what runs a block
+  // Until updated parameters are there: before they are read outside of a block. visit() and a Consensus do it by themselves.
+  void await_parameters() const;
   // Collective: parameters are whole again, for good; the last thing such an engine does: a step after it is Kind::usage. Elsewhere they
   // always are.
   void make_whole();
@@ -169,6 +176,10 @@ class Engine {
   void make_buckets(const std::vector<std::size_t>& order);
   void index_buckets();
   void open_gatherer();
+  void open_publisher(bool far);
+  std::vector<const sync::Bucket*> buckets_of(const nn::Block& block) const;
+  void publish(Bucket& bucket);
+  Bucket& updated_bucket(std::size_t turn) const;
   void open_side();
   void open_strategy();
   StepContext context() const {
@@ -206,6 +217,7 @@ class Engine {
   std::vector<bool> find_missing(double anywhere);
   void measure_rounds(const TensorSums& sums);
   void update_all();
+  void settle_codecs();
   void close_round(Verdict& verdict);
   StepContext update_context() const;  // of the pass after the vote
   optim::StepInfo decided_step() const;
@@ -213,6 +225,8 @@ class Engine {
   void visit_residuals(const std::function<void(const StateItem&)>& call, std::size_t parameter) const;
   void enter_consensus();
   void leave_consensus();
+  void swap_drifted();
+  bool has_finite_model() const;
 
   collective::Communicator& comm_;
   const EngineOptions options_;
@@ -225,11 +239,14 @@ class Engine {
   const sync::Placement placement_;            // of buckets, but for parameters in no block
   std::shared_ptr<const codec::Codec> codec_;  // none: gradients travel as they are
   Buckets buckets_;
-  std::vector<std::size_t> bucket_of_, place_in_;  // by parameter: its bucket, its place among the members
-  std::unique_ptr<sync::BufferPool> pool_;         // where gradients are whole only while used
-  std::unique_ptr<ParameterGatherer> gatherer_;    // where parameters are
-  std::unique_ptr<EngineSide> side_;               // of rules that look at layers
-  std::unique_ptr<nn::Unsharder> unsharder_;       // likewise; after gatherer_, its loader
+  std::vector<std::size_t> bucket_of_, place_in_;                          // by parameter: its bucket, its place among the members
+  std::unique_ptr<sync::BufferPool> pool_;                                 // where gradients are whole only while used
+  std::unique_ptr<ParameterGatherer> gatherer_;                            // where parameters are
+  std::unique_ptr<Publisher> publisher_;                                   // where updated parameters travel beside the next forward
+  mutable bool gated_ = false;                                             // blocks wait for it: block_wrapper() was asked for
+  std::unordered_map<const void*, const sync::Bucket*> bucket_by_tensor_;  // for them
+  std::unique_ptr<EngineSide> side_;                                       // of rules that look at layers
+  std::unique_ptr<nn::Unsharder> unsharder_;                               // likewise; after gatherer_, its loader
   ArrivalCounter arrivals_;
   Lanes lanes_;
   bool syncing_ = false, ordered_ = false, open_ = false;  // open: a backward may still add to the buckets of begin()

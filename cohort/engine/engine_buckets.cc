@@ -70,6 +70,7 @@ void Engine::index_buckets() {
     members.push_back(buckets_[b]->members().size());
     for (std::size_t k = 0; k < buckets_[b]->members().size(); ++k) {
       bucket_of_[buckets_[b]->members()[k].order] = b;
+      bucket_by_tensor_[parameters_[buckets_[b]->members()[k].order].tensor.unsafeGetTensorImpl()] = buckets_[b].get();
       place_in_[buckets_[b]->members()[k].order] = k;
     }
   }

@@ -5,6 +5,7 @@
 
 #include "cohort/engine/engine.h"
 #include "cohort/engine/parameter_gatherer.h"
+#include "cohort/engine/publisher.h"
 #include "cohort/engine/side.h"
 #include "cohort/nn/tensor.h"
 #include "cohort/nn/unshard/unsharder.h"
@@ -55,6 +56,7 @@ void Engine::visit(StateVisitor& visitor) const {
 
 void Engine::visit(const std::function<void(const StateItem&)>& call) const {
   if (!rule_) return;  // the caller has the parameters
+  if (publisher_) publisher_->settle();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     visit_parameter(call, i);
     visit_residuals(call, i);
@@ -97,7 +99,7 @@ void Engine::visit_residuals(const std::function<void(const StateItem&)>& call, 
   const Bucket& b = *buckets_[bucket_of_[parameter]];
   if (b.coded() == nullptr) return;
   const sync::Member& m = b.members()[place_in_[parameter]];
-  const auto visit_one = [&](codec::Feedback* feedback, const sync::Range& range, std::string_view name) {
+  const auto visit_one = [&](codec::Feedback* feedback, const sync::Range& range, std::string_view name, Merge merge) {
     const sync::Range both = range.overlap(m.range());
     if (feedback == nullptr || both.count == 0) return;
     call({.group = kResidual,
@@ -107,10 +109,10 @@ void Engine::visit_residuals(const std::function<void(const StateItem&)>& call, 
           .run = {both.first - m.first, both.count},
           .values = feedback->values().part(both.first - range.first, both.count),
           .share = Share::each,
-          .merge = Merge::sum});
+          .merge = merge});
   };
-  visit_one(b.coded()->sent(), {0, b.count()}, "sent");
-  visit_one(b.coded()->sum(), b.coded()->owned(), "sum");
+  visit_one(b.coded()->sent(), {0, b.count()}, "sent", Merge::sum);
+  visit_one(b.coded()->sum(), b.coded()->owned(), "sum", Merge::copy);
 }
 
 double Engine::residual_weight() const {
@@ -150,6 +152,7 @@ void Engine::visit_buddy(const std::function<void(const StateItem&)>& call) cons
 
 void Engine::publish_loaded_state() {
   if (!rule_) return;
+  if (publisher_) publisher_->settle();
   if (unsharder_) unsharder_->reset();
   for (const auto& b : buckets_) {
     b->copy_from_device();
@@ -162,18 +165,21 @@ void Engine::publish_loaded_state() {
   });
 }
 
-void Engine::begin_strategy_anew() {
-  for (const auto& b : buckets_) sync::begin_anew(*b, strategy_->slots());
+bool Engine::has_finite_model() const {
+  bool finite = true;
+  visit([&](const StateItem& item) { finite = finite && (item.group != kModel || sync::all_finite(item.values)); });
+  return finite;
 }
 
 void Engine::merge_drifted_state(bool counts) {
   if (!drifts()) return;
+  constexpr std::int64_t kNotFinite = -1, kNewcomer = -2;
   std::vector<std::int64_t> rounds(static_cast<std::size_t>(comm_.size()));
-  std::int64_t mine = counts ? rounds_ : -1;
+  std::int64_t mine = !counts ? kNewcomer : has_finite_model() ? rounds_ : kNotFinite;
   comm_.all_gather(collective::piece(std::span(&mine, 1)), collective::piece(std::span(rounds)), {.name = "rounds that ranks have ended"});
   const std::int64_t most = *std::max_element(rounds.begin(), rounds.end());
-  const std::int64_t fewest = strategy_->semantics().guarantee == sync::Guarantee::sync_round ? most : 0;
-  const auto in = [&](std::int64_t ended) { return ended >= 0 && ended >= fewest; };
+  const std::int64_t fewest = strategy_->semantics().guarantee == sync::Guarantee::sync_round ? most : std::min<std::int64_t>(most, 0);
+  const auto in = [&](std::int64_t ended) { return ended > kNewcomer && ended >= fewest; };
   const auto with = std::count_if(rounds.begin(), rounds.end(), in);
   const Rank first{static_cast<int>(std::find(rounds.begin(), rounds.end(), most) - rounds.begin())};
   visit([&](const StateItem& item) {
@@ -183,7 +189,7 @@ void Engine::merge_drifted_state(bool counts) {
     comm_.all_reduce(item.values, collective::Op::sum, {.name = item.parameter});
     sync::scale(item.values, 1.0 / static_cast<double>(with));
   });
-  begin_strategy_anew();
+  begin_own_state_anew();
   rounds_ = most;
 }
 
@@ -197,18 +203,25 @@ void Engine::restore_from_buddy(Rank lost) {
 Consensus::Consensus(Engine& engine) : engine_(engine) { engine_.enter_consensus(); }
 Consensus::~Consensus() { engine_.leave_consensus(); }
 
+// First all of it, which may fail, then the swap: what was in the model lies in drifted_ until the end.
 void Engine::enter_consensus() {
-  if (!drifts() || consensus_depth_++ > 0) return;
-  for (const auto& b : buckets_) {
-    collective::Region region = comm_.allocate(b->bytes());
-    const Piece whole = b->all_in(region);
-    strategy_->consensus(*b, whole, wire(*b));
-    for (const auto& m : b->members()) {  // swapped: what was in the model lies there until the end
-      const Piece mine = b->owned_parameter(m), agreed = whole.part(m.first, m.count);
-      sync::swap(mine, agreed);
+  if (!drifts()) return;
+  if (consensus_depth_ == 0) {
+    std::vector<collective::Region> agreed;
+    for (const auto& b : buckets_) {
+      agreed.push_back(comm_.allocate(b->bytes()));
+      strategy_->consensus(*b, b->all_in(agreed.back()), wire(*b));
     }
-    drifted_.push_back(std::move(region));
+    drifted_ = std::move(agreed);
+    swap_drifted();
   }
+  ++consensus_depth_;
+}
+
+void Engine::swap_drifted() {
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    for (const auto& m : buckets_[i]->members())
+      sync::swap(buckets_[i]->owned_parameter(m), buckets_[i]->all_in(drifted_[i]).part(m.first, m.count));
 }
 
 void Engine::adopt_consensus() {
@@ -216,14 +229,20 @@ void Engine::adopt_consensus() {
   enter_consensus();
   drifted_.clear();
   --consensus_depth_;
+  begin_strategy_anew();
+}
+
+void Engine::begin_strategy_anew() {
   for (const auto& b : buckets_) strategy_->adopt(*b);
+}
+
+void Engine::begin_own_state_anew() {
+  for (const auto& b : buckets_) sync::begin_anew(*b, strategy_->slots());
 }
 
 void Engine::leave_consensus() {
   if (!drifts() || --consensus_depth_ > 0) return;
-  for (std::size_t i = 0; i < buckets_.size(); ++i)
-    for (const auto& m : buckets_[i]->members())
-      sync::swap(buckets_[i]->owned_parameter(m), buckets_[i]->all_in(drifted_[i]).part(m.first, m.count));
+  swap_drifted();
   drifted_.clear();
 }
 
@@ -243,9 +262,13 @@ nn::Unsharder& Engine::unsharder() const {
   return *unsharder_;
 }
 
-bool Engine::wraps_blocks() const { return side_ != nullptr || unsharder_ != nullptr; }
+bool Engine::wraps_blocks() const { return side_ != nullptr || unsharder_ != nullptr || publisher_ != nullptr; }
 
 nn::BlockWrapper Engine::block_wrapper(nn::BlockWrapper inner) const {
+  if (publisher_) {
+    gated_ = true;
+    inner = publisher_->block_wrapper(std::move(inner), [this](const nn::Block& block) { return buckets_of(block); });
+  }
   if (side_) inner = side_->tap().block_wrapper(std::move(inner));
   return unsharder_ ? unsharder_->block_wrapper(std::move(inner)) : inner;
 }
@@ -253,6 +276,7 @@ nn::BlockWrapper Engine::block_wrapper(nn::BlockWrapper inner) const {
 std::size_t Engine::bytes_in_flight() const { return (pool_ ? pool_->bytes() : 0) + (gatherer_ ? gatherer_->bytes() : 0); }
 
 void Engine::make_whole() {
+  await_parameters();
   if (!unsharder_) return;
   const at::NoGradGuard no_grad;
   std::vector<std::pair<at::Tensor, at::Tensor>> whole;

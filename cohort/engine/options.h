@@ -10,6 +10,8 @@
 namespace cohort::engine {
 
 enum class CommSumDtype : std::uint8_t { comm, fp32 };
+// When updated parameters travel to the ranks that read them. automatic: beside where ranks are on several hosts.
+enum class PublishWhen : std::uint8_t { automatic, wait, beside };
 
 struct EngineOptions {
   std::string strategy = "all_reduce(op=average)";
@@ -27,6 +29,7 @@ struct EngineOptions {
   Precision comm_dtype = Precision::fp32;
   CommSumDtype comm_sum_dtype = CommSumDtype::comm;
   int report_every = 10;
+  PublishWhen publish = PublishWhen::automatic;
 };
 
 // The codec that they say: comm_dtype is another spelling of two of them.
@@ -56,6 +59,9 @@ inline void fields(EngineOptions& o, FieldList& f) {
   f("report_every", o.report_every, Range{1, 1000000},
     "where ranks neither vote nor meet in rounds (gossip, average_once): steps after which they tell each other loss, speed and who "
     "leaves");
+  f("publish", o.publish, Words{"auto", "wait", "beside"},
+    "with zero(stage=1 or 2), when updated parameters travel to the other ranks: before the step ends (wait), or beside the next forward, "
+    "in which every block waits for what it reads (beside); auto: beside where ranks are on several hosts; changes no bit of the result");
 }
 
 }  // namespace cohort::engine

@@ -4,15 +4,12 @@
 // Owner: Engine. Threads: load, prefetch and unload from the one that trains; a thread of its own where asked for, with a communicator of
 // its own. Failure: load() throws what the all-gather threw, and again ever after.
 #pragma once
-#include <condition_variable>
-#include <deque>
-#include <exception>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "cohort/engine/bucket.h"
+#include "cohort/engine/job_thread.h"
 #include "cohort/nn/unshard/unit.h"
 
 namespace cohort::engine {
@@ -22,7 +19,6 @@ class ParameterGatherer final : public nn::UnitLoader {
   // units: borrowed, stage 3. thread_comm: the communicator of the thread; nullptr: no thread, gathers run when needed, over `comm`.
   ParameterGatherer(collective::Communicator& comm, std::vector<const Bucket*> units,
                     std::unique_ptr<collective::Communicator> thread_comm);
-  ~ParameterGatherer() override;
 
   void* load(std::size_t unit) override;
   void prefetch(std::size_t unit) override;
@@ -32,23 +28,20 @@ class ParameterGatherer final : public nn::UnitLoader {
  private:
   struct PendingGather {
     std::size_t unit = 0;
+    std::int64_t job = 0;  // of the thread
     collective::Region memory;
-    bool arrived = false, unwanted = false;
+    bool arrived = false, unwanted = false;  // guarded by mutex_
   };
   void gather(PendingGather& gather_op, collective::Communicator& comm);
-  void run();
+  void gather_beside(PendingGather& gather_op);
 
   collective::Communicator& comm_;
   const std::vector<const Bucket*> units_;
   const std::unique_ptr<collective::Communicator> thread_comm_;
   sync::BufferPool pool_;
-  std::vector<std::shared_ptr<PendingGather>> gathers_;  // by unit; shared with the thread's queue
+  std::vector<std::shared_ptr<PendingGather>> gathers_;  // by unit; shared with the thread's jobs
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::shared_ptr<PendingGather>> queue_;  // guarded by mutex_, as all below
-  bool stop_ = false, gathering_ = false;
-  std::exception_ptr failure_;
-  std::thread thread_;
+  std::unique_ptr<JobThread> thread_;  // last: its jobs use all else
 };
 
 }  // namespace cohort::engine

@@ -3,7 +3,8 @@
 //   on_gradient()  called by backward's hooks: a gradient arrived; a bucket that is complete goes to its lane
 //   carry()        1 gather and 2 reduce a bucket's gradients, on a lane beside backward or in finish()
 //   finish()       3 the decision (decide.cc), then, when it is to go on, for every bucket
-//   update_and_publish()  4 update what this rank owns, 6 send fresh parameters to the ranks that read them
+//   update(), publish()   4 update what this rank owns, 6 send fresh parameters to the ranks that read them: at once, or beside the next
+//                         forward (publisher.h)
 //   close_round()  5 where models are exchanged: they travel, are voted for, and change the parameters
 #include "cohort/engine/step.h"
 
@@ -127,8 +128,10 @@ BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, 
   if (!context.early_update || context.measure_before) measure_part(bucket, together, after);  // for the vote, while memory is hot
   report.finite = after.finite;
   report.after = after.squared;
-  if (context.early_update)
-    update_and_publish(bucket, context, wire, pass.step, {});  // fused: memory is hot, and no vote can skip the step
+  if (context.early_update) {  // fused: memory is hot, and no vote can skip the step
+    update(bucket, context, pass.step, {});
+    publish(bucket, context, wire);
+  }
   return report;
 }
 
@@ -136,17 +139,17 @@ Verdict Engine::finish(std::span<const double> sums) {
   refuse_after_make_whole();
   if (!syncing_) throw_failure(Kind::usage, "finish() without begin(): the gradients of this step were not waited for");
   const auto reports = lanes_.await_carried(pass());
+  await_parameters();  // of blocks that did not run: their buckets are updated next
   syncing_ = open_ = false;
-  step_state_ = StepState::undecided;
   if (side_) side_->prepare(*rule_, step_, std::ranges::find(arrivals_.touched(), true) != arrivals_.touched().end());
+  step_state_ = StepState::undecided;       // all that the rule needs is here
   Verdict verdict = decide(sums, reports);  // 3
   const auto start = Clock::now();
   if (before_update_) before_update_();
   ++steps_;
   updated_ = 0;
   step_state_ = StepState::decided;
-  for (const auto& b : buckets_)
-    if (b->coded() != nullptr) b->coded()->settle(verdict.committed);
+  settle_codecs();
   if (rule_ && verdict.committed && !options_.early_update) update_all();
   if (rule_ && !verdict.committed) zero_gradients();
   arrivals_.clear_touched(parameters_.size());
@@ -156,12 +159,26 @@ Verdict Engine::finish(std::span<const double> sums) {
   return verdict;
 }
 
-void Engine::update_all() {
+// What codecs kept follows the decision, and stays where a parameter is not updated.
+void Engine::settle_codecs() {
   for (const auto& b : buckets_) {
-    ++updated_;  // what can fail in update_and_publish() comes after the update
-    update_and_publish(*b, update_context(), wire(*b), decided_step(), decision_);
+    if (b->coded() == nullptr) continue;
+    for (const auto& m : b->members())
+      if (!decision_.missing.empty() && decision_.missing[m.order]) b->coded()->keep(m.range());
+    b->coded()->settle(decision_.committed);
   }
 }
+
+void Engine::update_all() {
+  while (updated_ < buckets_.size()) {
+    Bucket& b = updated_bucket(updated_++);  // what can fail comes after its update
+    update(b, update_context(), decided_step(), decision_);
+    publish(b);
+  }
+}
+
+// Where parameters travel beside the next forward those of the first blocks, which arrived last, go first.
+Bucket& Engine::updated_bucket(std::size_t turn) const { return *buckets_[publisher_ ? buckets_.size() - 1 - turn : turn]; }
 
 // 5 What came lies in slots of its own until all ranks agree that the round is whole; no rank mixes in what is not finite.
 void Engine::close_round(Verdict& verdict) {
@@ -186,18 +203,15 @@ void Engine::close_round(Verdict& verdict) {
   verdict.seconds.wait += collective::wait_time().count() - waited;
 }
 
-// The step is committed.
-void update_and_publish(Bucket& bucket, const StepContext& context, const sync::Wire& wire, const optim::StepInfo& step,
-                        const Decision& decision) {
-  if (context.rule == nullptr) return;
-  const Span span{"update", bucket.name(), bucket.bytes()};
-  update(bucket, context, step, decision);
-  context.strategy.publish(bucket, wire);  // 6
+// 6
+void publish(Bucket& bucket, const StepContext& context, const sync::Wire& wire) {
+  context.strategy.publish(bucket, wire);
   bucket.copy_to_device();
 }
 
-// 4 What this rank owns, and its copy of what the rank before it owns.
+// 4 What this rank owns, and its copy of what the rank before it owns. The step is committed.
 void update(Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const Decision& decision) {
+  const Span span{"update", bucket.name(), bucket.bytes()};
   std::vector<void*> state;
   const std::size_t sums = context.rule->needs().sums();
   const auto pass = [&](optim::Slice slice, std::size_t order) {
@@ -225,10 +239,9 @@ void Engine::finish_step_alone(const Decision& decision) {
   if (step_state_ == StepState::undecided) updated_ = 0;
   decision_ = decision;
   step_state_ = StepState::decided;
-  for (const auto& b : buckets_)
-    if (b->coded() != nullptr) b->coded()->settle(decision.committed);
+  settle_codecs();
   if (!decision_.committed) return zero_gradients();
-  for (; updated_ < buckets_.size(); ++updated_) update(*buckets_[updated_], update_context(), decided_step(), decision_);
+  for (; updated_ < buckets_.size(); ++updated_) update(updated_bucket(updated_), update_context(), decided_step(), decision_);
 }
 
 void Engine::zero_gradients() {

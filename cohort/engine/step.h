@@ -1,6 +1,6 @@
 // The two passes over the buckets that make a step; step.cc tells them in order.
 //   carry()               gradients of a bucket are reduced over the ranks: on a lane while backward still runs, or by the calling thread
-//   update_and_publish()  after the vote: parameters are updated, and reach the ranks that read them
+//   update(), publish()   after the vote: parameters are updated, and reach the ranks that read them
 // Before the vote no parameter has changed.
 // Threads: one at a time for a bucket. Failure: as the communicator's.
 #pragma once
@@ -57,7 +57,6 @@ struct BucketReport {
 BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, const ReductionPass& pass);
 // A parameter that is missing stays as it is. decision.clip is in the step's scale already.
 void update(Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const Decision& decision);
-void update_and_publish(Bucket& bucket, const StepContext& context, const sync::Wire& wire, const optim::StepInfo& step,
-                        const Decision& decision);
+void publish(Bucket& bucket, const StepContext& context, const sync::Wire& wire);
 
 }  // namespace cohort::engine

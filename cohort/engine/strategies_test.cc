@@ -196,6 +196,30 @@ TEST_P(Coded, AStepThatIsCalledOffLeavesResidualsAsTheyWere) {
   if (GetParam() == "topk(ratio=0.25)") EXPECT_FALSE(residuals[4].empty());
 }
 
+TEST(Codecs, KeepWhatTheyHaveOfAParameterThatGetsNoGradient) {
+  for (const char* sync : {"all_reduce", "zero(stage=1)", "zero(stage=2)"})
+    collective::run_ranks(2, [&](collective::Communicator& comm) {
+      const at::Tensor always = at::ones({40}).requires_grad_(true), once = at::ones({40}).requires_grad_(true);
+      Engine engine(comm, {{"always", always}, {"once", once}}, {.strategy = sync, .codec = "topk(ratio=0.1)", .lanes = 0},
+                    optim::make("sgd(lr=0.1)"));
+      std::vector<at::Tensor> kept;
+      for (int step = 1; step <= 3; ++step) {
+        engine.begin({.step = step, .lr = 0.1});
+        const at::Tensor weights = at::arange(40, at::kFloat) + 1;
+        const at::Tensor loss = (always * weights).sum();
+        (step == 2 ? loss : loss + (once * weights).sum()).backward();
+        engine.finish();
+        engine.visit([&](const StateItem& item) {
+          if (item.group == "residual" && item.parameter == "once") kept.push_back(borrowed(item.values).clone());
+        });
+      }
+      ASSERT_EQ(kept.size(), 3U) << sync;
+      EXPECT_GT(kept[0].abs().max().item<float>(), 1) << "something was kept, or nothing is tested";
+      EXPECT_TRUE(at::equal(kept[1], kept[0])) << sync;
+      EXPECT_FALSE(at::equal(kept[2], kept[0])) << sync;
+    });
+}
+
 TEST(Codecs, KeepTheOptionsOfSixteenBitsAsSpellings) {
   for (const auto& [codec, sum] : {std::pair{"bf16(sum=comm)", CommSumDtype::comm}, std::pair{"bf16(sum=fp32)", CommSumDtype::fp32}}) {
     TrainCase train_case = coded(codec, "all_reduce(op=sum)");

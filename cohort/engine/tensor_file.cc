@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cohort/base/error.h"
+#include "cohort/base/text.h"
 #include "cohort/engine/bucket.h"
 #include "cohort/sync/elements.h"
 
@@ -98,17 +99,40 @@ void read_local(const checkpoint::Contents& from, int rank, const StateItem& ite
   read_run(from, kLocalGroup, local_name(rank, item), flat.sizes(), 0, flat);
 }
 
-bool read_mean_of_locals(const checkpoint::Contents& from, int ranks, const StateItem& item) {
-  for (int r = 0; r < ranks; ++r)
-    if (!has_local(from, r, item)) return false;
-  std::vector<std::byte> memory(item.values.bytes());
-  StateItem one = item;
-  one.values.data = memory.data();
-  sync::fill(item.values, 0);
-  for (int r = 0; r < ranks; ++r) {
-    read_local(from, r, one);
-    sync::add(item.values, one.values);
+namespace {
+
+// Calls with every run of these elements that a rank had of its own: where it is stored, its place there, and where it goes.
+template <class Call>
+void for_each_local(const checkpoint::Contents& from, const StateItem& item, const Call& call) {
+  const std::string of = fmt::format("/{}/{}@", item.group, item.key());
+  for (const auto& stored : from.tensors()) {
+    const auto at = stored.name.find('/');
+    if (stored.group != kLocalGroup || at == std::string::npos || stored.name.compare(at, of.size(), of) != 0) continue;
+    const ElementRange run{static_cast<std::size_t>(parse_int(stored.name.substr(at + of.size()))), stored.elements()};
+    const ElementRange both = run.overlap(item.run);
+    if (both.count > 0) call(stored, both.first - run.first, item.values.part(both.first - item.run.first, both.count));
   }
+}
+
+}  // namespace
+
+bool read_sum_of_locals(const checkpoint::Contents& from, int times, const StateItem& item) {
+  std::size_t covered = 0;
+  for_each_local(from, item, [&](const auto&, std::size_t, const Piece& part) { covered += part.count; });
+  if (covered != static_cast<std::size_t>(times) * item.run.count) return false;
+  sync::fill(item.values, 0);
+  std::vector<std::byte> memory(item.values.bytes());
+  for_each_local(from, item, [&](const auto& stored, std::size_t first, const Piece& part) {
+    Piece one = part;
+    one.data = memory.data();
+    from.read(stored, first, part.count, {memory.data(), part.bytes()});
+    sync::add(part, one);
+  });
+  return true;
+}
+
+bool read_mean_of_locals(const checkpoint::Contents& from, int ranks, const StateItem& item) {
+  if (!read_sum_of_locals(from, ranks, item)) return false;
   sync::scale(item.values, 1.0 / ranks);
   return true;
 }

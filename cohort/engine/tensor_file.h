@@ -38,7 +38,9 @@ void read_run(const checkpoint::Contents& from, const StateItem& item);
 checkpoint::TensorView local_view(int rank, const StateItem& item);
 bool has_local(const checkpoint::Contents& from, int rank, const StateItem& item);
 void read_local(const checkpoint::Contents& from, int rank, const StateItem& item);
-// The mean of what `ranks` ranks had; false where one of them had none.
+// The sum of what ranks had of these elements, whichever runs they had; false, and nothing is read, where all runs together do not hold
+// every element so many times.
+bool read_sum_of_locals(const checkpoint::Contents& from, int times, const StateItem& item);
 bool read_mean_of_locals(const checkpoint::Contents& from, int ranks, const StateItem& item);
 
 }  // namespace cohort::engine

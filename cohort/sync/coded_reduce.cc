@@ -66,6 +66,12 @@ void CodedReduce::reduce(Communicator& comm, const Piece& gradients, const Piece
   reduce_hops(round, values);
 }
 
+void CodedReduce::keep(const ElementRange& range) {
+  if (sent_) sent_->keep(range);
+  const ElementRange both = range.overlap(owned());
+  if (sum_ && both.count > 0) sum_->keep({both.first - owned().first, both.count});
+}
+
 void CodedReduce::settle(bool committed) {
   if (sent_) sent_->settle(committed);
   if (sum_) sum_->settle(committed);

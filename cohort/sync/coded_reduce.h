@@ -37,7 +37,8 @@ class CodedReduce {
   // lies in `own` (to owners; it may be that part of gradients).
   void reduce(collective::Communicator& comm, const Piece& gradients, const Piece& own, collective::Op op, const CodedStep& step,
               const collective::Call& call = {});
-  void settle(bool committed);  // after every step: the verdict of its vote; again, or without a reduce(): no harm
+  void settle(bool committed);           // after every step: the verdict of its vote; again, or without a reduce(): no harm
+  void keep(const ElementRange& range);  // before it: these elements of the layout are not updated, so nothing of them counts as sent
 
   std::size_t cost() const;                                      // bytes this rank receives in one reduce()
   codec::Feedback* sent() { return sent_ ? &*sent_ : nullptr; }  // what this rank did not send of its gradients

@@ -8,7 +8,7 @@
 
 namespace cohort::sync {
 
-std::string_view name_of(Scope scope) { return scope == Scope::world ? "world" : scope == Scope::axis ? "axis" : "self"; }
+std::string_view name_of(Scope scope) { return scope == Scope::world ? "world" : "self"; }
 
 std::string_view name_of(Guarantee guarantee) {
   switch (guarantee) {

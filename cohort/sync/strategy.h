@@ -24,7 +24,7 @@
 
 namespace cohort::sync {
 
-enum class Scope : std::uint8_t { world, axis, self };
+enum class Scope : std::uint8_t { world, self };
 std::string_view name_of(Scope scope);
 
 // What a lost rank costs.

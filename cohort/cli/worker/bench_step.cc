@@ -54,7 +54,10 @@ class CohortStepper final : public Stepper {
         lr_(run.lr),
         again_(recomputed(job, model, run)),
         engine_(job.comm(), parameters(model, *optim::make(run.rule)),
-                {.strategy = run.strategy, .early_update = run.early_update, .norms = run.implementation == "norms"},
+                {.strategy = run.strategy,
+                 .early_update = run.early_update,
+                 .norms = run.implementation == "norms",
+                 .publish = run.implementation == "waits" ? engine::PublishWhen::wait : engine::PublishWhen::automatic},
                 optim::make(fmt::format("{}(lr={})", run.rule, run.lr)), job.suggested_threads() * job.local_size(), job.local_size()) {
     model.wrap_blocks(engine_.block_wrapper(again_));
   }

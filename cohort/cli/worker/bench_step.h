@@ -1,6 +1,7 @@
 // One rank of `cohort bench step`: trains a model for real and says how fast, and where the loss came to.
 //   cohort    the step as the product does it: Loader, Engine, one commit, one fused update.
 //   norms     the same with options.norms: every rank measures its own gradients before they are added up.
+//   waits     the same with engine.publish=wait: parameters of ZeRO 1 and 2 travel before a step ends.
 //   unsynced  every rank by itself with torch::optim::SGD; ranks synchronize at the two ends of the timed window only. What communication
 //   costs
 //             is the distance between the two.
@@ -14,7 +15,7 @@
 namespace cohort::cli::worker {
 
 struct StepRun {
-  std::string implementation = "cohort";  // cohort | norms | unsynced
+  std::string implementation = "cohort";  // cohort | norms | waits | unsynced
   std::string model;                      // a spec of the zoo
   std::string data;                       // a data set; empty: synthetic, of the model's shape
   std::int64_t batch = 64;                // of one rank

@@ -24,7 +24,8 @@ int bench_step_main(int argc, char** argv) {
   StepRun r;
   CLI::App app{"one rank of `cohort bench step`", "cohort-worker bench-step"};
   app.option_defaults()->always_capture_default();
-  app.add_option("--implementation", r.implementation, "cohort, norms or unsynced")->check(CLI::IsMember({"cohort", "norms", "unsynced"}));
+  app.add_option("--implementation", r.implementation, "cohort, norms, waits or unsynced")
+      ->check(CLI::IsMember({"cohort", "norms", "waits", "unsynced"}));
   app.add_option("--model", r.model, "a spec of the zoo, mlp(in=784)")->required();
   app.add_option("--data", r.data, "a data set; empty: synthetic, of the model's shape");
   app.add_option("--batch", r.batch, "samples of one rank and step")->check(CLI::Range(1, 1'000'000));

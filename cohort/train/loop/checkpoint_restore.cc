@@ -106,7 +106,7 @@ void CheckpointManager::find_newest(ResumePoint& at) {
                 comm_.size());
   if (const auto scale = m.texts.find("loss_scale"), state = m.texts.find("loss_scale_state"); state != m.texts.end())
     loop_.scale().restore(optim::scale_state_of(state->second), scale == m.texts.end() ? "" : scale->second);
-  if (plan.state == StateToRead::none) at.optimizer_start = m.step - loop_.scale().skipped();
+  if (plan.state == StateToRead::none) at.optimizer_start = m.step - loop_.left_out();
   if (at.samples > 0 && at.samples >= loop_.share().samples)
     throw_failure(Kind::usage,
                   "{}: {} samples of its epoch are gone, and the training set has {}; checkpoint.allow=restart_epoch begins it again",

@@ -78,6 +78,7 @@ void ElasticTrainer::open_loop(const ElasticWorker::Begun& epoch) {
 void ElasticTrainer::enter(const ElasticWorker::Begun& epoch) {
   status_.set_phase("connecting to the other ranks");
   session_ = std::make_unique<Session>();
+  handed_over_.reset();  // it is in elastic_state_
   session_->roster = epoch.roster;
   fence_ = {launched_job_, epoch.roster.epoch.value};
   session_->comm = job_->connect(epoch);
@@ -167,10 +168,11 @@ void ElasticTrainer::receive_state(const ElasticWorker::Begun& epoch) {
     origins_ = redistribute(comm, elastic_state_.shards, loop);
   } else {
     if (!epoch.heal_from) restore_state(elastic_state_);
-    loop.engine().publish_loaded_state();
     loop.engine().set_rounds(elastic_state_.rounds);
-    loop.engine().merge_drifted_state(!epoch.heal_from);
+    loop.engine().merge_drifted_state(!epoch.heal_from);  // before rank 0's is everybody's
+    loop.engine().publish_loaded_state();
   }
+  engine::restore_residuals(comm, loop.engine(), epoch.heal_from ? nullptr : &elastic_state_.residuals);
   std::int64_t position[] = {elastic_state_.step, elastic_state_.progress.epoch, elastic_state_.progress.taken, elastic_state_.evaluated,
                              elastic_state_.optimizer_start};
   comm.broadcast(collective::piece(std::span<std::int64_t>(position)), Rank{0}, {.name = "position to resume at"});

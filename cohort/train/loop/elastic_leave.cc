@@ -11,6 +11,10 @@ namespace cohort::train {
 
 // After the last step of an epoch that ends as planned: each leaving rank sends the shards that it alone has to one that stays.
 void ElasticTrainer::transfer_before_leaving() {
+  if (session_->loop->engine().has_own_state()) {
+    handed_over_ = engine::capture_residuals(session_->loop->engine(), session_->comm->size());
+    engine::hand_over_residuals(*session_->comm, *handed_over_, job_->elastic_worker().leaving());
+  }
   if (!sharded_) return;
   status_.set_phase("transferring shards");
   session_->checkpoints->finish(&job_->elastic_worker().sealed());  // of a save in flight this rank's part is written

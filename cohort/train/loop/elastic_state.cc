@@ -14,6 +14,7 @@ namespace {
 void visit_whole(const engine::Engine& engine, const std::function<void(const std::string& key, const at::Tensor& values)>& call) {
   engine.visit([&](const StateItem& item) {
     if (item.share == Share::cut || (item.share == Share::identical && item.group == kModelGroup)) return;
+    if (item.group == "residual") return;  // engine/residuals.h
     call(fmt::format("{}/{}@{}", item.group, item.key(), item.run.first), engine::borrowed(item.values));
   });
 }
@@ -29,6 +30,7 @@ ElasticTrainer::ElasticState ElasticTrainer::capture_state() const {
                      .rounds = loop.engine().rounds(),
                      .scale = loop.scale().state(),
                      .whole = {},
+                     .residuals = handed_over_ ? *handed_over_ : engine::capture_residuals(loop.engine(), session_->comm->size()),
                      .shards = {},
                      .common = {}};
   visit_whole(loop.engine(), [&](const std::string& key, const at::Tensor& values) { state.whole[key] = values.clone(); });

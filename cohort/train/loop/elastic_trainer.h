@@ -21,6 +21,7 @@
 
 #include "cohort/data/rebalance.h"
 #include "cohort/elastic/history.h"
+#include "cohort/engine/residuals.h"
 #include "cohort/job/elastic_job.h"
 #include "cohort/train/loop/checkpoint_manager.h"
 #include "cohort/train/loop/run_logger.h"
@@ -60,8 +61,9 @@ class ElasticTrainer {
     std::int64_t rounds = 0;           // of synchronisation, where replicas drift
     optim::ScaleState scale;
     std::map<std::string, at::Tensor> whole;  // the engine's state, what is not cut over the ranks, by its key
-    Shards shards;                            // what is: this rank's part
-    nn::NamedTensors common;                  // likewise: what every rank has, buffers and frozen parameters
+    engine::Residuals residuals;
+    Shards shards;            // what is: this rank's part
+    nn::NamedTensors common;  // likewise: what every rank has, buffers and frozen parameters
   };
   struct Session;  // one epoch of the job
 
@@ -110,21 +112,22 @@ class ElasticTrainer {
   ModelAndData model_and_data_;
   std::unique_ptr<job::ElasticJob> job_;
   ElasticState elastic_state_;
-  std::string launched_job_;          // the job's name and launch: whose checkpoints they are
-  checkpoint::Fence fence_;           // of the epoch that was entered last
-  std::unique_ptr<Session> session_;  // stays after its epoch, until the next one says what becomes of the step under way
-  std::vector<at::Tensor> buffers_;   // before the step under way: statistics move in forward
-  bool change_ = false;               // the last vote asked for a change of the roster
-  bool trained_ = false;              // the model is no longer as it was made
-  bool prepared_ = false;             // this rank is prepared to commit the step under way
-  bool entered_ = false;              // the model has been on a communicator
-  bool diverged_ = false;             // survivors of a change had different parameters
-  bool unusable_ = false;             // the checkpoints of the run: no worker could resume from them, or save
-  bool on_disk_ = false;              // all leave, and have saved a checkpoint together
-  bool lost_ = false;                 // and they could not
-  std::string why_lost_;              // .. write it; empty: it was not whole
-  Shards received_;                   // from those that leave, in the epoch that ends
-  ShardOrigins origins_;              // of a sharded state that was redistributed
+  std::string launched_job_;                      // the job's name and launch: whose checkpoints they are
+  checkpoint::Fence fence_;                       // of the epoch that was entered last
+  std::unique_ptr<Session> session_;              // stays after its epoch, until the next one says what becomes of the step under way
+  std::vector<at::Tensor> buffers_;               // before the step under way: statistics move in forward
+  bool change_ = false;                           // the last vote asked for a change of the roster
+  bool trained_ = false;                          // the model is no longer as it was made
+  bool prepared_ = false;                         // this rank is prepared to commit the step under way
+  bool entered_ = false;                          // the model has been on a communicator
+  bool diverged_ = false;                         // survivors of a change had different parameters
+  bool unusable_ = false;                         // the checkpoints of the run: no worker could resume from them, or save
+  bool on_disk_ = false;                          // all leave, and have saved a checkpoint together
+  bool lost_ = false;                             // and they could not
+  std::string why_lost_;                          // .. write it; empty: it was not whole
+  Shards received_;                               // from those that leave, in the epoch that ends
+  std::optional<engine::Residuals> handed_over_;  // likewise, and this rank's own
+  ShardOrigins origins_;                          // of a sharded state that was redistributed
   Evaluation test_;
   std::optional<RunSummary> summary_;
   std::ofstream history_;

@@ -10,6 +10,7 @@
 #include "cohort/engine/tensor_file.h"
 #include "cohort/job/run_on_all.h"
 #include "cohort/nn/tensor.h"
+#include "cohort/sync/elements.h"
 #include "cohort/train/loop/via_host.h"
 
 namespace cohort::train {
@@ -18,6 +19,7 @@ namespace {
 using checkpoint::Contents;
 
 using engine::read_run, engine::whole_view;
+constexpr std::string_view kResidualGroup = "residual";
 
 constexpr const char* kResidualWeight = "residual_weight";
 
@@ -89,27 +91,55 @@ bool has_file(const checkpoint::Snapshot& made, const std::string& name) {
   return std::ranges::any_of(made.files(), [&](const checkpoint::TensorFile& file) { return file.name == name; });
 }
 
-// This rank's own, on the same number of ranks.
-bool has_own(const Contents& from, int rank, int ranks, const StateItem& item) {
-  const bool same = static_cast<int>(from.checkpoint().manifest.world_size) == ranks;
-  return item.share == Share::each && same && engine::has_local(from, rank, item);
+// What the strategy keeps is not what the checkpoint has: another strategy made it, whose ranks stood for another model than theirs may.
+// What it keeps of a rank alone is looked for on the same number of ranks only.
+bool is_of_another_strategy(const Contents& from, const engine::Engine& engine, int rank, int ranks) {
+  const bool same_ranks = static_cast<int>(from.checkpoint().manifest.world_size) == ranks;
+  const std::string of_rank = fmt::format("{}/{}/", rank, engine::kStrategyGroup);
+  std::set<std::string> kept, stored;
+  engine.visit([&](const StateItem& item) {
+    if (item.group != engine::kStrategyGroup) return;
+    if (item.share != Share::each) kept.insert(item.key());
+    if (item.share == Share::each && same_ranks) kept.insert(engine::local_view(rank, item).name);
+  });
+  for (const auto& tensor : from.tensors())
+    if (tensor.group == engine::kStrategyGroup || (same_ranks && tensor.group == engine::kLocalGroup && tensor.name.starts_with(of_rank)))
+      stored.insert(tensor.name);
+  return kept != stored;
+}
+
+struct Reading {
+  int rank = 0, ranks = 1;
+  bool anew = false;  // the strategy begins with the model of the job, which every rank takes
+  StateToRead of_optimizer = StateToRead::all;
+};
+
+// What codecs kept. On another number of ranks every rank takes its share of what all had not sent; of what an owner had not handed out
+// its own part.
+void read_residual(const Contents& from, const engine::Engine& engine, const Reading& how, const StateItem& item) {
+  const int had = static_cast<int>(from.checkpoint().manifest.world_size);
+  if (had == how.ranks && engine::has_local(from, how.rank, item)) return engine::read_local(from, how.rank, item);
+  const bool all = item.merge == Merge::sum;
+  if (!engine::read_sum_of_locals(from, all ? had : 1, item)) return;  // it begins as nothing
+  if (all) sync::scale(item.values, 1.0 / (engine.averages() ? had : how.ranks));
 }
 
 // One item of the engine's state. What is each rank's own comes back bit for bit on the same number of ranks; on another one all ranks
 // begin with the mean of what there was, or of a checkpoint without such with what all had.
-void read_item(const Contents& from, TrainLoop& loop, int rank, int ranks, const StateItem& item, StateToRead of_optimizer) {
+void read_item(const Contents& from, TrainLoop& loop, const Reading& how, const StateItem& item) {
   const std::string parameter(item.parameter), state(item.state);
+  const StateToRead of_optimizer = how.of_optimizer;
   const int had = static_cast<int>(from.checkpoint().manifest.world_size);
-  if (has_own(from, rank, ranks, item)) return engine::read_local(from, rank, item);
+  if (item.group == kResidualGroup) return read_residual(from, loop.engine(), how, item);
+  if (item.group == kOptimizerGroup && of_optimizer == StateToRead::none) return;
+  const bool own = item.share == Share::each && had == how.ranks && !(how.anew && item.group == kModelGroup);
+  if (own && engine::has_local(from, how.rank, item)) return engine::read_local(from, how.rank, item);
   if (item.group == kOptimizerGroup) {
-    if (of_optimizer == StateToRead::none) return;
     if (from.find(kOptimizerGroup, item.key()) != nullptr) return engine::read_run(from, item);
-    StateItem whole = item;  // of ranks that had each its own
-    if (item.share != Share::cut && engine::read_mean_of_locals(from, had, whole)) return;
+    if (engine::read_mean_of_locals(from, had, item)) return;  // of ranks that had each its own
     if (!wanted(from, parameter, state, of_optimizer)) return;
     return check_state(from, parameter, state, loop.engine().rule()->spec());
   }
-  if (item.group != engine::kStrategyGroup && item.group != kModelGroup) return;  // residuals begin anew
   if (from.find(std::string(item.group), item.key()) != nullptr) engine::read_run(from, item);
 }
 
@@ -184,19 +214,18 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
   const auto replicated = replicated_tensors(loop, sharded);
   const bool all_read = engine.shards_state() || engine.has_own_state() || engine.has_boxes();
   const int rank = comm.rank().value;
-  bool lacks_own = false;  // what the strategy keeps of this rank alone
+  Reading how{.rank = rank, .ranks = comm.size(), .of_optimizer = of_optimizer};
   job::run_on_all(comm, "tensors of the checkpoint", [&] {
     if (rank != 0 && !all_read) return;
     const Contents from(found);
     if (rank == 0) check_model(from, loop, sharded);
     if (rank == 0)
       for (const auto& [name, t] : replicated) read_run(from, kModelGroup, name, t.sizes(), 0, t.detach());
+    how.anew = is_of_another_strategy(from, engine, rank, comm.size());
     const auto read = [&](const StateItem& item) {
       if (item.share == Share::identical && item.box == nullptr && (rank != 0 || item.group == kModelGroup)) return;
       if (item.group == kModelGroup && item.share == Share::cut && item.box == nullptr && !engine.shards_parameters()) return;
-      read_item(from, loop, rank, comm.size(), item, of_optimizer);
-      const bool own = item.group == engine::kStrategyGroup && item.share == Share::each;
-      lacks_own = lacks_own || (own && !has_own(from, rank, comm.size(), item));
+      read_item(from, loop, how, item);
     };
     engine.visit(read);
     visit_frozen_boxes(comm, loop, read);
@@ -208,10 +237,11 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
   });
   for (const auto& [name, t] : replicated)
     if (!engine.drifts()) broadcast_via_host(comm, t.detach(), name);
-  if (lacks_own) engine.begin_strategy_anew();
   if (engine.drifts())
     for (const auto& [name, buffer] : loop.model().named_buffers()) broadcast_via_host(comm, buffer, name);
   engine.publish_loaded_state();
+  if (how.anew) return engine.begin_strategy_anew();
+  if (static_cast<int>(found.manifest.world_size) != comm.size()) engine.begin_own_state_anew();
 }
 
 void load_model(const nn::Model& model, const checkpoint::Checkpoint& found) {

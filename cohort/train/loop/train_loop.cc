@@ -157,7 +157,6 @@ void TrainLoop::start_at(std::int64_t epoch, std::int64_t samples, std::int64_t 
   first_ = whole ? 0 : samples;
   step_ = step;
   engine_->start_at(step);
-  unknown_samples_ = 0;
   non_finite_.reset();
   buffers_equal_ = true;
   compared_ = -1;
@@ -190,7 +189,7 @@ double TrainLoop::compute(const data::Batch& batch) {
   const int micro_batches = config_.data.accumulate;
   for (int k = 0; k < micro_batches; ++k) {
     const std::int64_t first = batch.count * k / micro_batches, last = batch.count * (k + 1) / micro_batches;
-    engine_->begin({.step = step_ + 1 - scale_.skipped() - optimizer_start_,
+    engine_->begin({.step = step_ + 1 - left_out() - optimizer_start_,
                     .lr = schedule_.lr(step_, total_, base_lr_, mesh_.size("dp")),
                     .grad_scale = 1 / scale_.value()},
                    k + 1 == micro_batches);
@@ -240,9 +239,10 @@ StepResult TrainLoop::train_step() {
   const double computed = seconds_since(computing), busy = computed - (stolen_seconds() - stolen);
   std::vector<double> sums(2 + static_cast<std::size_t>(comm_.size()));
   sums[0] = counts() ? loss : 0;
-  sums.back() = leaves_ ? 1 : 0;
   if (std::exchange(warm_, true) && batch.count > 0)  // the first step is no measure of the others
     sums[1 + static_cast<std::size_t>(comm_.rank().value)] = std::max(busy, 1e-9) / static_cast<double>(batch.count);
+  sums[1 + static_cast<std::size_t>(comm_.size())] = leaves_ ? 1 : 0;
+  if (engine_->drifts()) add_own_loss(sums, loss, batch);
   const auto finishing = Clock::now();
   status_.set_phase("reducing gradients and updating");
   pending_position_ = {batch.epoch, batch.step};
@@ -261,21 +261,29 @@ StepResult TrainLoop::train_step() {
   return result;
 }
 
+// Where a rank leaves out its own steps the losses of these are no part of the sum, else one of them would be all that is known of a round.
+void TrainLoop::add_own_loss(std::vector<double>& sums, double loss, const data::Batch& batch) {
+  const bool finite = std::isfinite(loss);
+  if (!finite) sums[0] = 0;
+  sums.push_back(finite ? static_cast<double>(batch.count) : 0);  // samples that it is of
+}
+
 // What all ranks added up. Where a rank's step is its own they know it at sync rounds only, then for all steps since the last one; between
 // them the loss is this rank's.
 void TrainLoop::read_sums(StepResult& result, const data::Batch& batch) {
   const engine::Verdict& verdict = result.verdict;
   result.samples = static_cast<double>(batch.global_count);
-  unknown_samples_ += result.samples;
+  const double counted = engine_->drifts() ? verdict.sums.back() : result.samples;
   if (verdict.sums_of == 0) {
     result.known = false;
-    result.loss = batch.count > 0 ? verdict.sums[0] / static_cast<double>(batch.count) : last_loss_;
+    result.loss = counted > 0 ? verdict.sums[0] / counted : last_loss_;
     return;
   }
-  result.loss = last_loss_ = verdict.sums[0] / std::exchange(unknown_samples_, 0);
-  result.paces.assign(verdict.sums.begin() + 1, verdict.sums.end() - 1);
+  result.loss = last_loss_ = verdict.sums[0] / counted;
+  const auto paces = verdict.sums.begin() + 1;
+  result.paces.assign(paces, paces + comm_.size());
   for (double& pace : result.paces) pace /= static_cast<double>(verdict.sums_of);
-  result.leaves = verdict.sums.back() > 0;
+  result.leaves = paces[comm_.size()] > 0;
 }
 
 // Of this thread's time: it waited for other ranks, or, where there are more ranks than cores, for a core. Then the kernel lets ranks take
@@ -310,6 +318,7 @@ void TrainLoop::average_buffers() {
 }
 
 nn::NamedTensors TrainLoop::replicas() const {
+  engine_->await_parameters();
   std::set<std::string> sharded;
   for (const auto& bucket : engine_->buckets())
     if (bucket->placement().gathers_parameters() || engine_->drifts())

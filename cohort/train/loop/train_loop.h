@@ -79,6 +79,8 @@ class TrainLoop {
   // So many updates were made before the optimizer's state began: it was dropped there, and its own count of updates with it.
   void set_optimizer_start(std::int64_t updates) { optimizer_start_ = updates; }
   std::int64_t optimizer_start() const { return optimizer_start_; }
+  // Steps so far that are no updates to the rule. Where a rank leaves out its own they all are: ranks stay at the same update.
+  std::int64_t left_out() const { return engine_->drifts() ? 0 : scale_.skipped(); }
 
   StepResult train_step();
   void leave() noexcept { leaves_ = true; }  // from any thread: all ranks learn of it by the vote of a step, this one or the next
@@ -136,6 +138,7 @@ class TrainLoop {
   double compute(const data::Batch& batch);  // forward and backward of all its micro-batches; returns the sum of losses
   bool decided_here() const { return pending_position_ && engine_->step_state() == engine::StepState::decided; }
   void count_step(bool committed);
+  static void add_own_loss(std::vector<double>& sums, double loss, const data::Batch& batch);
   void read_sums(StepResult& result, const data::Batch& batch);
   double stolen_seconds() const;
 
@@ -171,7 +174,6 @@ class TrainLoop {
   bool warm_ = false;          // a step was made
   bool buffers_equal_ = true;  // on all ranks
   double last_loss_ = 0;
-  double unknown_samples_ = 0;     // of the steps whose sums other ranks do not know yet
   std::int64_t compared_ = -1;     // the step after which replicas were compared last ..
   bool compared_buffers_ = false;  // .. with the buffers
   bool diverged_ = false;          // they were not the same, or training came to no end
