@@ -52,8 +52,8 @@ class Choco final : public Gossip {
   }
 
   void open(Site& site) override {
-    graph_ = choice_.of(site.comm.size());
     choice_.compare(site.comm);
+    graph_ = choice_.of(site.comm.size());
     Gossip::open(site);
     for (const Bucket* bucket : site.buckets) {
       const std::size_t bytes = codec_->bound(bucket->layout(), bucket->layout().all());

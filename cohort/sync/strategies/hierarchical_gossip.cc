@@ -40,8 +40,8 @@ class HierarchicalGossip final : public Gossip {
   void open(Site& site) override {
     const int me = site.comm.rank().value, ranks = site.comm.size();
     size_ = size_of_host(ranks);
-    graph_ = choice_.of(ranks / size_);
     choice_.compare(site.comm);
+    graph_ = choice_.of(ranks / size_);
     host_ = site.comm.split(me / size_, me);
     Gossip::open(site);
   }

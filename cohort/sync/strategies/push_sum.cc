@@ -38,8 +38,8 @@ class PushSum final : public Gossip {
   }
 
   void open(Site& site) override {
-    graph_ = choice_.of(site.comm.size());
     choice_.compare(site.comm);
+    graph_ = choice_.of(site.comm.size());
     Gossip::open(site);
   }
 
