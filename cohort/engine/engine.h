@@ -183,6 +183,7 @@ class Engine {
   sync::Wire wire(const Bucket& bucket) const {
     return {.comm = &comms_.of(bucket), .deadline = {}, .step = coded_step(step_, options_.seed), .mean_of = spans_.mean_of()};
   }
+  bool taps() const { return rule_ && rule_->needs().taps; }
   bool pooled() const { return placement_.gathers_gradients(); }
   void on_gradient(std::size_t parameter);
   void refuse_after_make_whole() const;
@@ -223,7 +224,7 @@ class Engine {
   std::vector<std::size_t> bucket_of_, place_in_;  // by parameter: its bucket, its place among the members
   std::unique_ptr<sync::BufferPool> pool_;         // where gradients are whole only while used
   std::unique_ptr<ParameterGatherer> gatherer_;    // where parameters are
-  std::unique_ptr<EngineSide> side_;               // of rules that look at layers
+  std::unique_ptr<EngineSide> side_;               // of rules that look at layers or ask other ranks
   std::unique_ptr<nn::Unsharder> unsharder_;       // likewise; after gatherer_, its loader
   ArrivalCounter arrivals_;
   Lanes lanes_;

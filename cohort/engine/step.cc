@@ -137,7 +137,9 @@ Verdict Engine::finish(std::span<const double> sums) {
   const auto reports = lanes_.await_carried(pass());
   syncing_ = open_ = false;
   step_state_ = StepState::undecided;
-  if (side_) side_->prepare(*rule_, step_, std::ranges::find(arrivals_.touched(), true) != arrivals_.touched().end());
+  if (side_)
+    side_->prepare(*rule_, step_, buckets_, !placement_.sharded() && schedule_.commit == sync::Scope::world,
+                   std::ranges::find(arrivals_.touched(), true) != arrivals_.touched().end());
   Verdict verdict = decide(sums, reports);  // 3
   const auto start = Clock::now();
   if (before_update_) before_update_();

@@ -21,7 +21,9 @@ const std::vector<cohort::Shape>& shapes() {
 }
 
 std::vector<std::string> specs() {
-  std::vector<std::string> all{"sm3(momentum=0)", "novograd(grad_averaging=true)"};
+  std::vector<std::string> all{"sm3(momentum=0)", "novograd(grad_averaging=true)", "shampoo(every=1, delay=0, block=32)",
+                               "shampoo(every=2, delay=1, block=16, root=newton, graft=adagrad, nesterov=true)",
+                               "shampoo(every=1, delay=1, graft=sgd, beta1=0)"};
   for (const Rule* row : rules())
     if (make(row->name)->needs().grain == Grain::tensor) all.emplace_back(row->name);
   return all;
