@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct LayerWiseOptions : torch::optim::OptimizerCloneableOptions<LayerWiseOptio
   explicit LayerWiseOptions(double lr) : lr_(lr) {}
   TORCH_ARG(double, lr) = 1;
   TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(std::string, rule);  // of OwnRule
   double get_lr() const override { return lr_; }
   void set_lr(const double lr) override { lr_ = lr; }
 };

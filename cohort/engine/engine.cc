@@ -107,7 +107,7 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
   lanes_.open(choose_lanes(options_.lanes, cores, ranks_here, buckets_.size(), spans_hosts(comm_, ranks_here)), options_.lanes >= 0);
   if (placement_.gathers_parameters()) open_gatherer();
   open_publisher(spans_hosts(comm_, ranks_here));
-  if (rule_ && rule_->needs().taps) open_side();
+  if (rule_ && (rule_->needs().taps || rule_->needs().side)) open_side();
   open_strategy();
   for (std::size_t i = 0; i < parameters_.size(); ++i)  // last, because a failure above would leave them on the tensors
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i].tensor, std::make_unique<Hook>(*this, i));

@@ -200,6 +200,7 @@ class Engine {
             .number = steps_,
             .mean_of = spans_.mean_of()};
   }
+  bool taps() const { return rule_ && rule_->needs().taps; }
   bool pooled() const { return placement_.gathers_gradients(); }
   void on_gradient(std::size_t parameter);
   void refuse_after_make_whole() const;
@@ -246,7 +247,7 @@ class Engine {
   std::unique_ptr<Publisher> publisher_;                                   // where updated parameters travel beside the next forward
   mutable bool gated_ = false;                                             // blocks wait for it: block_wrapper() was asked for
   std::unordered_map<const void*, const sync::Bucket*> bucket_by_tensor_;  // for them
-  std::unique_ptr<EngineSide> side_;                                       // of rules that look at layers
+  std::unique_ptr<EngineSide> side_;                                       // of rules that look at layers or ask other ranks
   std::unique_ptr<nn::Unsharder> unsharder_;                               // likewise; after gatherer_, its loader
   ArrivalCounter arrivals_;
   Lanes lanes_;

@@ -262,14 +262,14 @@ nn::Unsharder& Engine::unsharder() const {
   return *unsharder_;
 }
 
-bool Engine::wraps_blocks() const { return side_ != nullptr || unsharder_ != nullptr || publisher_ != nullptr; }
+bool Engine::wraps_blocks() const { return taps() || unsharder_ != nullptr || publisher_ != nullptr; }
 
 nn::BlockWrapper Engine::block_wrapper(nn::BlockWrapper inner) const {
   if (publisher_) {
     gated_ = true;
     inner = publisher_->block_wrapper(std::move(inner), [this](const nn::Block& block) { return buckets_of(block); });
   }
-  if (side_) inner = side_->tap().block_wrapper(std::move(inner));
+  if (taps()) inner = side_->tap().block_wrapper(std::move(inner));
   return unsharder_ ? unsharder_->block_wrapper(std::move(inner)) : inner;
 }
 

@@ -1,6 +1,8 @@
 #include "cohort/engine/side.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/nn/tensor.h"
@@ -18,18 +20,38 @@ optim::TappedLayer tapped(const nn::Tap::Layer& layer) {
 
 }  // namespace
 
-void EngineSide::prepare(optim::Optimizer& rule, const optim::StepInfo& step, bool had_gradients) {
+UpdatedSlices::UpdatedSlices(const Buckets& buckets) {
+  std::map<std::size_t, std::pair<const Bucket*, const sync::Member*>> members;
+  for (const auto& b : buckets)
+    for (const auto& m : b->members()) members[m.order] = {b.get(), &m};
+  const auto add = [&](const auto& slice_of) {
+    std::vector<void*> state;
+    slices_.push_back(slice_of(state));
+    slices_.back().state = states_.emplace_back(std::move(state));
+  };
+  for (const auto& [order, place] : members) {
+    const auto& [b, m] = place;
+    if (b->owned(*m).count > 0) add([&](auto& state) { return b->slice(*m, state); });
+    if (b->buddy().here() && b->buddy().range(*m).count > 0) add([&](auto& state) { return b->buddy().slice(*m, state); });
+  }
+}
+
+void EngineSide::prepare(optim::Optimizer& rule, const optim::StepInfo& step, const Buckets& buckets, bool together, bool had_gradients) {
   step_ = step;
+  const UpdatedSlices slices(buckets);
+  slices_ = slices.all();
+  replicated_ = together;
   layers_.clear();
   for (const auto& layer : tap_.layers()) layers_.push_back(tapped(layer));
   const auto seen = [](const auto& layer) { return !layer.seen.empty(); };
-  if (had_gradients && std::ranges::none_of(layers_, seen))
+  if (rule.needs().taps && had_gradients && std::ranges::none_of(layers_, seen))
     throw_failure(Kind::usage,
                   "{} looks at layers, and none was seen in step {}: run the model's blocks through the engine, "
                   "model.wrap_blocks(engine.block_wrapper())",
                   rule.spec(), step.step);
   rule.prepare(*this);
   layers_.clear();
+  slices_ = {};
   tap_.clear();
 }
 

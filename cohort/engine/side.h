@@ -1,26 +1,44 @@
-// What an engine offers to its rule while a step is prepared (optim/side.h): its tap on the layers, its communicator, its threads.
+// What an engine offers to its rule while a step is prepared (optim/side.h): its tap on the layers, what it updates, its communicator, its
+// threads.
 // Owner: Engine. Threads: the one that trains. Failure: the communicator's; Kind::usage when no layer was seen though backward ran.
 #pragma once
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cohort/collective/communicator.h"
+#include "cohort/engine/bucket.h"
 #include "cohort/engine/update.h"
 #include "cohort/nn/tap.h"
 #include "cohort/optim/side.h"
 
 namespace cohort::engine {
 
+// What a rank updates, its buddy's part too, in the model's order.
+class UpdatedSlices {
+ public:
+  explicit UpdatedSlices(const Buckets& buckets);
+  std::span<const optim::Slice> all() const { return slices_; }
+
+ private:
+  std::vector<optim::Slice> slices_;
+  std::vector<std::vector<void*>> states_;  // what they borrow
+};
+
 class EngineSide final : public optim::Side {
  public:
   EngineSide(collective::Communicator& comm, const nn::NamedTensors& parameters) : comm_(comm), tap_(parameters) {}
 
   nn::Tap& tap() { return tap_; }
-  void prepare(optim::Optimizer& rule, const optim::StepInfo& step, bool had_gradients);
+  // together: all ranks update all of the buckets, and the same way.
+  void prepare(optim::Optimizer& rule, const optim::StepInfo& step, const Buckets& buckets, bool together, bool had_gradients);
 
+  int rank() const override { return comm_.rank().value; }
   int ranks() const override { return comm_.size(); }
   const optim::StepInfo& step() const override { return step_; }
   std::span<const optim::TappedLayer> layers() override { return layers_; }
+  std::span<const optim::Slice> slices() override { return slices_; }
+  bool replicated() const override { return replicated_; }
   void sum(const Piece& values) override;
   void spread(std::span<const optim::Job> jobs) override;
   const Algebra& algebra() const override { return thread_algebra(); }
@@ -31,6 +49,8 @@ class EngineSide final : public optim::Side {
   nn::Tap tap_;
   optim::StepInfo step_;
   std::vector<optim::TappedLayer> layers_;  // of this step
+  std::span<const optim::Slice> slices_;    // likewise
+  bool replicated_ = false;
   BackgroundPool background_;
 };
 

@@ -148,8 +148,10 @@ Verdict Engine::finish(std::span<const double> sums) {
   const auto reports = lanes_.await_carried(pass());
   await_parameters();  // of blocks that did not run: their buckets are updated next
   syncing_ = open_ = false;
-  if (side_) side_->prepare(*rule_, step_, std::ranges::find(arrivals_.touched(), true) != arrivals_.touched().end());
-  step_state_ = StepState::undecided;       // all that the rule needs is here
+  if (side_)
+    side_->prepare(*rule_, step_, buckets_, !placement_.sharded() && schedule_.commit == sync::Scope::world,
+                   std::ranges::find(arrivals_.touched(), true) != arrivals_.touched().end());
+  step_state_ = StepState::undecided;  // all that the rule needs is here
   Verdict verdict = decide(sums, reports);  // 3
   const auto start = Clock::now();
   if (before_update_) before_update_();

@@ -116,15 +116,19 @@ std::size_t bytes_per_element(const Optimizer& rule, Dtype dtype, bool clear_gra
   return static_cast<std::size_t>(static_cast<double>(size_of(dtype)) * (2 * runs + (clear_grad ? 2 : 1)));
 }
 
-SpecParam lr_param(std::string_view preset) {
-  return {.name = "lr",
-          .type = SpecParam::Type::real,
-          .doc = "learning rate that schedules start from",
-          .preset = std::string(preset),
-          .low = 0};
+SpecParam lr_param(std::string_view preset) { return number_param("lr", preset, "learning rate that schedules start from"); }
+SpecParam weight_decay_param(std::string_view preset, std::string_view doc) { return number_param("weight_decay", preset, doc); }
+SpecParam share_param(std::string_view name, std::string_view preset, std::string_view doc) {
+  constexpr double kBelowOne = 0.99999999999;
+  SpecParam param = number_param(name, preset, doc);
+  param.high = kBelowOne;
+  return param;
 }
-SpecParam weight_decay_param(std::string_view preset, std::string_view doc) {
-  return {.name = "weight_decay", .type = SpecParam::Type::real, .doc = std::string(doc), .preset = std::string(preset), .low = 0};
+SpecParam number_param(std::string_view name, std::string_view preset, std::string_view doc) {
+  return {.name = std::string(name), .type = SpecParam::Type::real, .doc = std::string(doc), .preset = std::string(preset), .low = 0};
+}
+SpecParam flag_param(std::string_view name, std::string_view doc) {
+  return {.name = std::string(name), .type = SpecParam::Type::boolean, .doc = std::string(doc), .preset = "false"};
 }
 
 }  // namespace cohort::optim

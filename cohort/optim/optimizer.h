@@ -10,7 +10,7 @@
 // A rule that computes with whole tensors (adafactor, muon) says Grain::tensor: every slice is one tensor, whole, wherever it lies; its
 // state may have any shape. The same tensor gives the same bits then, whoever updates it and on any number of threads.
 //   std::vector<StateSpec> state = rule->state({"fc.weight", {10, 512}});                    // row_var {10, 1}, col_var {1, 512}
-// A rule that looks at layers (taps) or asks other ranks gets its turn in prepare(): side.h.
+// A rule that looks at layers (taps) or asks other ranks (side) gets its turn in prepare(): side.h.
 // Owner: whoever called make(). Threads: any number at once, on slices that do not overlap.
 // Failure: Kind::usage before anything is written.
 // To add a rule: rule/<word>.cc with its formula and `row_<word>`, the word in rule/CMakeLists.txt, rule/<word>_test.cc.
@@ -79,6 +79,7 @@ struct Needs {
                    // are clipped
   int per_tensor = 0;  // sums in each of them
   bool taps = false;   // what layers saw: side.h
+  bool side = false;   // prepare() without them: other ranks, threads in the background
   std::size_t sums() const { return static_cast<std::size_t>(rounds) * static_cast<std::size_t>(per_tensor); }
 };
 
@@ -95,8 +96,8 @@ class Optimizer {
   virtual Needs needs() const { return {}; }
   virtual double default_lr() const = 0;
   virtual double default_weight_decay() const = 0;
-  // Before the step's vote, on all ranks together: gradients are reduced and nothing has changed. What it finds out must not count before
-  // update(), which is not called for a step that is called off.
+  // Of rules whose needs() say so: before the step's vote, on all ranks together, when gradients are reduced and nothing has changed. What
+  // it finds out must not count before update(), which is not called for a step that is called off.
   virtual void prepare(Side& /*side*/) {}
   const std::string& spec() const { return spec_; }  // canonical, every parameter spelled out: for checkpoints
 

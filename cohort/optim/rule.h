@@ -26,5 +26,9 @@ std::string spelled_out(const SpecSchema& schema, const Spec& given);
 // The two parameters that every rule has.
 SpecParam lr_param(std::string_view preset);
 SpecParam weight_decay_param(std::string_view preset, std::string_view doc);
+// The share of a running mean that is kept, below 1: a mean that takes nothing in would never start.
+SpecParam share_param(std::string_view name, std::string_view preset, std::string_view doc);
+SpecParam number_param(std::string_view name, std::string_view preset, std::string_view doc);  // >= 0
+SpecParam flag_param(std::string_view name, std::string_view doc);                             // false unless said
 
 }  // namespace cohort::optim

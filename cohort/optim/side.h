@@ -1,4 +1,5 @@
-// What a rule can use beside its slices while a step is prepared (Optimizer::prepare): what the layers saw, the other ranks, and threads.
+// What a rule can use beside its slices while a step is prepared (Optimizer::prepare): what the layers saw, the other ranks, the state of
+// all that it updates here, and threads.
 //   for (const TappedLayer& layer : side.layers()) { .. statistics of layer.seen into sums .. }
 //   side.sum(piece(std::span(sums)));                                  // the same bits on every rank
 //   side.spread(jobs);                                                 // matrices to invert: each by one rank, results on all
@@ -41,9 +42,13 @@ struct Job {
 class Side {
  public:
   virtual ~Side() = default;
+  virtual int rank() const = 0;
   virtual int ranks() const = 0;
-  virtual const StepInfo& step() const = 0;            // its grad_scale: what gradients are to be multiplied with, but for clipping
-  virtual std::span<const TappedLayer> layers() = 0;   // empty unless the rule needs taps
+  virtual const StepInfo& step() const = 0;           // its grad_scale: what gradients are to be multiplied with, but for clipping
+  virtual std::span<const TappedLayer> layers() = 0;  // empty unless the rule needs taps
+  // What this rank updates, in the model's order: to read. replicated: all ranks update the same ones, with the same state.
+  virtual std::span<const Slice> slices() = 0;
+  virtual bool replicated() const = 0;
   virtual void sum(const Piece& values) = 0;           // collective: over the ranks, in place
   virtual void spread(std::span<const Job> jobs) = 0;  // collective: each by one rank
   virtual const Algebra& algebra() const = 0;

@@ -86,18 +86,16 @@ class AdamRule : public Optimizer {
   bool amsgrad_;
 };
 
+inline std::vector<SpecParam> moment_params(std::string_view lr, std::string_view eps, std::string_view weight_decay,
+                                            std::string_view weight_decay_doc) {
+  return {lr_param(lr), share_param("beta1", "0.9", "share of the first moment kept"),
+          share_param("beta2", "0.999", "share of the second moment kept"),
+          number_param("eps", eps, "added to the root of the second moment"), weight_decay_param(weight_decay, weight_decay_doc)};
+}
 inline std::vector<SpecParam> adam_params(std::string_view weight_decay, std::string_view weight_decay_doc) {
-  using Type = SpecParam::Type;
-  constexpr double kBelowOne = 0.99999999999;  // a moment that takes nothing in would never start
-  return {lr_param("1e-3"),
-          {.name = "beta1", .type = Type::real, .doc = "share of the first moment kept", .preset = "0.9", .low = 0, .high = kBelowOne},
-          {.name = "beta2", .type = Type::real, .doc = "share of the second moment kept", .preset = "0.999", .low = 0, .high = kBelowOne},
-          {.name = "eps", .type = Type::real, .doc = "added to the root of the second moment", .preset = "1e-8", .low = 0},
-          weight_decay_param(weight_decay, weight_decay_doc),
-          {.name = "amsgrad",
-           .type = Type::boolean,
-           .doc = "divide by the largest second moment so far (Reddi et al. 2018)",
-           .preset = "false"}};
+  auto params = moment_params("1e-3", "1e-8", weight_decay, weight_decay_doc);
+  params.push_back(flag_param("amsgrad", "divide by the largest second moment so far (Reddi et al. 2018)"));
+  return params;
 }
 
 }  // namespace cohort::optim

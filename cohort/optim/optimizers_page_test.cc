@@ -1,0 +1,46 @@
+// docs/optimizers.md says what the rules say of themselves.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "cohort/base/spec_page.h"
+#include "cohort/optim/rule.h"
+
+namespace cohort::optim {
+namespace {
+
+std::string page() {
+  std::ifstream file(COHORT_OPTIMIZERS_PAGE);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string sees(const Needs& needs) {
+  if (needs.taps) return "tensors, layers";
+  if (needs.grain == Grain::tensor) return "tensors";
+  return needs.rounds > 0 ? "elements, norms of tensors" : "elements";
+}
+
+TEST(OptimizersPage, HasTheStateAndTheViewOfEveryRule) {
+  const std::string text = page();
+  for (const Rule* row : rules()) {
+    const auto rule = make(row->name);
+    std::vector<std::string> state;
+    for (const auto& spec : rule->state({"", {1000, 1000}})) state.push_back("`" + spec.name + "`");
+    const std::string line =
+        fmt::format("| `{}` | {} | {} | {:.4g} |", row->name, sees(rule->needs()),
+                    state.empty() ? "-" : fmt::format("{}", fmt::join(state, ", ")), 4 * state_per_element(*rule, {1000, 1000}));
+    EXPECT_THAT(text, testing::HasSubstr(line + "\n"));
+    EXPECT_THAT(text, testing::HasSubstr(fmt::format("\n| `{}` | ", row->name))) << "its formula";
+  }
+}
+
+TEST(OptimizersPage, EndsWithTheParametersOfEveryRule) {
+  SpecPage parameters{"Parameters", "In a spec string, as in `adamw(lr=3e-4, weight_decay=0.1)`.", {}};
+  for (const Rule* row : rules()) parameters.rows.push_back(row->schema());
+  EXPECT_THAT(page(), testing::EndsWith(page_markdown("", {&parameters, 1})));
+}
+
+}  // namespace
+}  // namespace cohort::optim

@@ -1,0 +1,58 @@
+// For tests: ranks as threads, each with a rule of its own, and what an engine would offer them while a step is prepared.
+#pragma once
+#include <barrier>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "cohort/optim/side.h"
+
+namespace cohort::optim {
+
+struct RanksTogether {
+  explicit RanksTogether(int n) : ranks(n), arrived(n), jobs(static_cast<std::size_t>(n)) {}
+  const int ranks;
+  std::barrier<> arrived;
+  std::vector<std::span<const Job>> jobs;  // by rank
+};
+
+class TestSide final : public Side {
+ public:
+  TestSide(RanksTogether& together, int rank, bool replicated) : together_(together), rank_(rank), replicated_(replicated) {}
+
+  StepInfo info{};
+  std::vector<Slice> own{};
+  std::vector<TappedLayer> seen{};
+  int jobs_run = 0;
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return together_.ranks; }
+  const StepInfo& step() const override { return info; }
+  std::span<const TappedLayer> layers() override { return seen; }
+  std::span<const Slice> slices() override { return own; }
+  bool replicated() const override { return replicated_; }
+  void sum(const Piece&) override { throw std::logic_error("no rule of these tests adds up"); }
+  void spread(std::span<const Job> jobs) override {
+    const auto rank_of = assign_jobs(jobs, together_.ranks);
+    for (std::size_t i = 0; i < jobs.size(); ++i)
+      if (rank_of[i] == rank_) ++jobs_run, jobs[i].run();
+    together_.jobs[static_cast<std::size_t>(rank_)] = jobs;
+    together_.arrived.arrive_and_wait();
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const Piece& from = together_.jobs[static_cast<std::size_t>(rank_of[i])][i].result;
+      if (rank_of[i] != rank_) std::memcpy(jobs[i].result.data, from.data, from.count * size_of(from.dtype));
+    }
+    together_.arrived.arrive_and_wait();
+  }
+  const Algebra& algebra() const override { return algebra_; }
+  BackgroundPool& background() override { return pool_; }
+
+ private:
+  RanksTogether& together_;
+  const int rank_;
+  const bool replicated_;
+  Algebra algebra_;
+  BackgroundPool pool_;
+};
+
+}  // namespace cohort::optim
