@@ -18,20 +18,27 @@ TrainCase with_sync(const std::string& sync, int ranks = 3) {
   return train_case;
 }
 
-class Drifting : public testing::TestWithParam<std::string> {};
-std::vector<std::string> drifting() {
-  std::vector<std::string> all;
+class Drifting : public testing::TestWithParam<const sync::StrategyRow*> {
+ protected:
+  static std::string spec() { return std::string(sync::law_spec(*GetParam())); }
+};
+class DriftingPlainAlone : public Drifting {};
+
+std::vector<const sync::StrategyRow*> drifting(bool plain_alone) {
+  std::vector<const sync::StrategyRow*> all;
   for (const auto* row : sync::strategies())
-    if (sync::make(row->name)->semantics().drifts()) all.emplace_back(row->name);
+    if (sync::make(row->name)->semantics().drifts() && (row->plain_alone || !plain_alone)) all.push_back(row);
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Of, Drifting, testing::ValuesIn(drifting()), [](const auto& given) { return given.param; });
+const auto by_name = [](const auto& given) { return std::string(given.param->name); };
+INSTANTIATE_TEST_SUITE_P(Of, Drifting, testing::ValuesIn(drifting(false)), by_name);
+INSTANTIATE_TEST_SUITE_P(Of, DriftingPlainAlone, testing::ValuesIn(drifting(true)), by_name);
 
 Named parameters_of_rank(const CallbackContext& c) { return copies(c.model.named_parameters()); }
 
 TEST_P(Drifting, AConsensusIsTheSameOnAllRanksAndEveryRankGoesOnWithItsOwn) {
   std::vector<Named> inside(3), before(3), after(3);
-  TrainCase train_case = with_sync(GetParam());
+  TrainCase train_case = with_sync(spec());
   train_case.after_finish = [&](const CallbackContext& c) {
     if (c.step != 5) return;
     const auto me = static_cast<std::size_t>(c.comm.rank().value);
@@ -45,13 +52,13 @@ TEST_P(Drifting, AConsensusIsTheSameOnAllRanksAndEveryRankGoesOnWithItsOwn) {
   };
   train_ranks(train_case);
   for (std::size_t r = 0; r < 3; ++r) {
-    expect_same_bits(inside[r], inside[0], GetParam());
-    expect_same_bits(after[r], before[r], GetParam());
+    expect_same_bits(inside[r], inside[0], spec());
+    expect_same_bits(after[r], before[r], spec());
   }
 }
 
 TEST_P(Drifting, LanesBucketsAndRunsChangeNoBit) {
-  TrainCase train_case = with_sync(GetParam());
+  TrainCase train_case = with_sync(spec());
   train_case.rule = "adam(lr=0.01)";
   const auto expected = train_ranks(train_case);
   for (const int lanes : {0, 1, 2})
@@ -59,26 +66,25 @@ TEST_P(Drifting, LanesBucketsAndRunsChangeNoBit) {
       train_case.options.lanes = lanes;
       train_case.options.bucket = ByteSize{bucket};
       const auto found = train_ranks(train_case);
-      for (std::size_t r = 0; r < 3; ++r)
-        expect_same_bits(found[r].params, expected[r].params, fmt::format("{} lanes {}", GetParam(), lanes));
+      for (std::size_t r = 0; r < 3; ++r) expect_same_bits(found[r].params, expected[r].params, fmt::format("{} lanes {}", spec(), lanes));
     }
 }
 
 TEST_P(Drifting, ABadGradientOnOneRankSkipsItsStepAlone) {
-  TrainCase train_case = with_sync(GetParam());
+  TrainCase train_case = with_sync(spec());
   train_case.before_finish = [](const CallbackContext& c) {
-    if (c.step == 2 && c.comm.rank().value == 1) c.model.named_parameters()[0].second.grad().fill_(std::nan(""));
+    if (c.step == 3 && c.comm.rank().value == 1) c.model.named_parameters()[0].second.grad().fill_(std::nan(""));
   };
   const auto all = train_ranks(train_case);
   for (std::size_t r = 0; r < 3; ++r) {
-    const bool alone = sync::make(GetParam())->schedule(2).commit == sync::Scope::self;
-    EXPECT_EQ(all[r].verdicts[1].committed, alone && r != 1);
+    const bool alone = sync::make(spec())->schedule(3).commit == sync::Scope::self;
+    EXPECT_EQ(all[r].verdicts[2].committed, alone && r != 1);
     for (const auto& [name, t] : all[r].params) EXPECT_TRUE(at::isfinite(t).all().item<bool>()) << name;
   }
 }
 
 TEST_P(Drifting, StateThatIsVisitedAndPutBackIsTheSame) {
-  TrainCase train_case = with_sync(GetParam());
+  TrainCase train_case = with_sync(spec());
   train_case.rule = "adam(lr=0.01)";
   const auto expected = train_ranks(train_case);
   train_case.after_finish = [](const CallbackContext& c) {
@@ -91,12 +97,11 @@ TEST_P(Drifting, StateThatIsVisitedAndPutBackIsTheSame) {
     c.engine.publish_loaded_state();
   };
   const auto found = train_ranks(train_case);
-  for (std::size_t r = 0; r < 3; ++r) expect_same_bits(found[r].params, expected[r].params, GetParam());
+  for (std::size_t r = 0; r < 3; ++r) expect_same_bits(found[r].params, expected[r].params, spec());
 }
 
-TEST_P(Drifting, AWorldOfOneIsPlainTraining) {
-  if (GetParam() == "easgd" || GetParam() == "eamsgd") return;  // whose centre pulls
-  TrainCase train_case = with_sync(GetParam(), 1);
+TEST_P(DriftingPlainAlone, AWorldOfOneIsPlainTraining) {
+  TrainCase train_case = with_sync(spec(), 1);
   const auto found = train_ranks(train_case);
   train_case.options.strategy = "all_reduce";
   expect_near(found[0].params, train_ranks(train_case)[0].params, 1e-12);
@@ -106,12 +111,12 @@ TEST_P(Drifting, WantsAnOptimizerAndNoEarlyUpdateAndNoCodec) {
   collective::run_ranks(1, [&](collective::Communicator& comm) {
     const at::Tensor w = at::ones({2}).requires_grad_(true);
     const auto why = [&](EngineOptions options, bool rule) {
-      options.strategy = GetParam();
+      options.strategy = spec();
       return failure_of([&] { Engine(comm, {{"w", w}}, options, rule ? optim::make("sgd") : nullptr); }).what;
     };
     EXPECT_THAT(why({}, false), HasSubstr("without an optimizer"));
     EXPECT_THAT(why({.early_update = true}, true), HasSubstr("early_update"));
-    if (sync::make(GetParam())->schedule(1).commit == sync::Scope::self) EXPECT_THAT(why({.codec = "int8"}, true), HasSubstr("models"));
+    if (sync::make(spec())->schedule(1).commit == sync::Scope::self) EXPECT_THAT(why({.codec = "int8"}, true), HasSubstr("models"));
   });
 }
 

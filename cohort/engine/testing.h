@@ -44,6 +44,7 @@ struct TrainCase {
   double grad_scale = 1;
   StepCallback after_begin{}, before_finish{}, after_finish{};
   std::function<void(nn::Model&)> shape{};  // before the engine exists
+  std::function<void(Engine&)> opened{};    // before the first step
   std::function<void(Engine&)> survived{};  // after another rank was lost; none: that failure is rethrown
 };
 
@@ -111,6 +112,7 @@ inline TrainResult train_one_rank(const TrainCase& train_case, collective::Commu
   model.wrap_blocks(engine.block_wrapper());
   TrainResult result;
   try {
+    if (train_case.opened) train_case.opened(engine);
     for (int step = 1; step <= train_case.steps; ++step) {
       backward_of(train_case, engine, model, comm, step, {.step = step, .lr = lr, .grad_scale = train_case.grad_scale});
       if (train_case.before_finish) train_case.before_finish({comm, engine, model, step});
