@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cohort/base/file.h"
+#include "cohort/checkpoint/reshard.h"
 #include "cohort/checkpoint/contents.h"
 #include "cohort/collective/ranks.h"
 #include "cohort/sync/strategy_row.h"
@@ -18,7 +19,7 @@ namespace {
 
 using Model = std::map<std::string, at::Tensor>;
 
-Model parameters_of(const TrainLoop& loop) {
+Model parameters_of(TrainLoop& loop) {
   Model all;
   for (const auto& [name, p] : loop.model().named_parameters()) all[name] = p.detach().clone();
   return all;
