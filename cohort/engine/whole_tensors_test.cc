@@ -144,6 +144,20 @@ TEST_P(WholeTensors, AStepThatIsCalledOffChangesNothing) {
   }
 }
 
+// At stage 0 they are shared out over the ranks, above each owner has its own; in the background of either.
+TEST(Roots, OfShampooAreTheSameWhoeverComputesThem) {
+  for (const std::size_t ranks : {1, 2, 3}) {
+    TrainCase train_case = busy("shampoo(every=2, delay=1, block=16)", kConvolving, ranks);
+    train_case.steps = 6;
+    const auto reference = train_ranks(train_case);
+    expect_same_bits(train_ranks(train_case), reference, "again:");
+    for (const int stage : {1, 2, 3})
+      for (const bool buddy : {false, true})
+        expect_same_bits(train_ranks(sharded(train_case, stage, buddy, 0, 4096)), reference,
+                         fmt::format("{} ranks, stage {}, buddy {}:", ranks, stage, buddy));
+  }
+}
+
 TEST_P(WholeTensors, EarlyUpdateIsRefused) {
   TrainCase train_case = busy(GetParam(), kTinyMlp, 1);
   train_case.options.clip_norm = 0;

@@ -72,7 +72,8 @@ TEST_P(Stage, HasTheBitsOfStageZeroForEveryRuleAndType) {
                                  "adagrad(initial_accumulator_value=0.1)",
                                  "rmsprop(momentum=0.9, centered=true)",
                                  "lars(form=tensorflow)",
-                                 "lamb(adapt=all)"};
+                                 "lamb(adapt=all)",
+                                 "shampoo(every=1, delay=1, block=6)"};
   for (const optim::Rule* rule : optim::rules()) specs.emplace_back(rule->name);
   for (const std::string& rule : specs)
     for (const auto type : {at::kFloat, at::kDouble}) {

@@ -10,6 +10,8 @@
 //   f + (1 - f) s / W,   f = warmup_start: a factor of the full rate (torch LinearLR), or `base`: begin at the unscaled base_lr (Goyal).
 // Unsaid, f is `base` where the rate is scaled and 0 where it is not. step and multi_step count from the very first update (Goyal);
 // cosine and polynomial run from the end of the warm-up, s' = s - W and T' = total - W, and keep their last value after the total.
+// LEGW (You et al. 2019), for batches k times as large: `scale=sqrt, warmup_start=0` with W in steps. Its warm-up of k times as many epochs
+// is as many steps.
 // Lengths below 1 are fractions of the total everywhere: step(size=0.3). Milestones too: "0.5, 0.75".
 // Same bits on every machine (exact_math.h), but for a polynomial whose power is not whole: that asks libm.
 // Owner: values. Threads: any. Failure: Kind::usage. To add a shape: a row in shapes.cc and its law in schedule_test.cc.

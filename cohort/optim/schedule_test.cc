@@ -100,6 +100,17 @@ TEST(Scale, FollowsTheWorkersLinearlyByRootOrNotAtAll) {
   EXPECT_DOUBLE_EQ(Schedule::parse("constant").lr(0, 10, 0.1, 16), 0.1);
 }
 
+TEST(Scale, LegwIsTheRootWithKTimesTheEpochsOfWarmup) {
+  constexpr double kSamples = 60000, kBatch = 100, kBaseEpochs = 0.05;  // 30 steps of the single worker
+  for (const int k : {1, 4, 16}) {
+    const auto got = rates("constant(scale=sqrt, warmup=30, warmup_start=0)", 100, 0.1, k);
+    for (int s = 0; s < 100; ++s) {
+      const double epoch = s * kBatch * k / kSamples;
+      EXPECT_NEAR(got[s], 0.1 * std::sqrt(k) * std::min(1.0, epoch / (kBaseEpochs * k)), 1e-15) << s << " of " << k;
+    }
+  }
+}
+
 TEST(Scale, AloneItChangesNothing) {
   for (const auto* shape : {"constant(", "cosine(", "step(size=3, ", "polynomial("})
     for (const auto* scale : {"linear", "sqrt"})
