@@ -16,8 +16,22 @@ constexpr float kUntouched = 12345.0F;
 constexpr std::size_t kGuard = 16;  // elements before and behind
 
 const Codec& codec_of(unsigned char byte) {
-  static const std::array<std::unique_ptr<Codec>, 6> codecs{
-      make("fp16"), make("bf16(sum=fp32)"), make("int8"), make("topk(ratio=0.05)"), make("topk(ratio=0.5)"), make("topk(ratio=1)")};
+  static const std::array<std::unique_ptr<Codec>, 16> codecs{make("fp16"),
+                                                             make("bf16(sum=fp32)"),
+                                                             make("int8"),
+                                                             make("topk(ratio=0.05)"),
+                                                             make("topk(ratio=0.5)"),
+                                                             make("topk(ratio=1)"),
+                                                             make("natural"),
+                                                             make("qsgd"),
+                                                             make("qsgd(levels=127)"),
+                                                             make("terngrad"),
+                                                             make("sign"),
+                                                             make("onebit"),
+                                                             make("sign_majority"),
+                                                             make("randomk(ratio=0.1)"),
+                                                             make("threshold(cap=0.3)"),
+                                                             make("significant(cap=1)")};
   return *codecs[byte % codecs.size()];
 }
 

@@ -3,7 +3,7 @@
 // memory is the limit.
 // Owner: the process. Threads: any; use_isa() is for tests and measurements, before others run.
 // To add one: an enumerator, its row in isa.cc, its clones in optim/elementwise.h, optim/measure.cc, codec/loops.h and
-// codec/codecs/int8.cc.
+// codec/measure.cc.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -18,15 +18,18 @@ struct Block {
   std::size_t count = 0;   // at most kBlock; fewer at a tensor's end only
 };
 
-// Calls visit(Block) for every block of the range, in order.
+// Calls visit(Block) for every block of tensor t's part of the range, in order.
+template <class Visit>
+void for_each_block_of(const Layout& layout, std::size_t t, const Range& range, const Visit& visit) {
+  const TensorPlace& tensor = layout.tensors[t];
+  const Range part = tensor.range().overlap(range);
+  for (std::size_t at = part.first; at < part.last(); at += kBlock)
+    visit(Block{t, at, at - tensor.first, std::min(kBlock, part.last() - at)});
+}
+// The same for every tensor.
 template <class Visit>
 void for_each_block(const Layout& layout, const Range& range, const Visit& visit) {
-  for (std::size_t t = 0; t < layout.tensors.size(); ++t) {
-    const TensorPlace& tensor = layout.tensors[t];
-    const Range part = tensor.range().overlap(range);
-    for (std::size_t at = part.first; at < part.last(); at += kBlock)
-      visit(Block{t, at, at - tensor.first, std::min(kBlock, part.last() - at)});
-  }
+  for (std::size_t t = 0; t < layout.tensors.size(); ++t) for_each_block_of(layout, t, range, visit);
 }
 
 struct AddTo {

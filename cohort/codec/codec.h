@@ -9,7 +9,8 @@
 //   - The bits depend on a tensor's name and values, on nothing else: not on buckets, cuts at kBlock, threads, instruction sets.
 //   - absorb() adds in the canonical bracket over payloads (base/bracket.h), rounded at each addition.
 //   - Of a tensor with an element that is not finite, one comes out not finite, so that the vote of the step sees it.
-//   - Biased: |x - C(x)|^2 <= (1 - contraction()) |x|^2; with feedback, x - C(x) is exact in fp32. Unbiased: the mean of C(x) is x.
+//   - Biased: |x - C(x)|^2 <= (1 - contraction()) |x|^2, in the mean over draws; with feedback, x - C(x) is exact in fp32, if exact().
+//     Unbiased: the mean of C(x) is x.
 // Owner: whoever called make(). Threads: any number at once, on outputs that do not overlap.
 // Failure: Kind::usage before anything is written. absorb(): Kind::corrupt for payloads that no encode() gives, before anything is
 // written: they come from the network.
@@ -40,7 +41,8 @@ std::string_view name_of(Mix mix);
 // blocks behind a tensor's start: cut() of sync/ownership.h cuts so (a test compares the two numbers).
 inline constexpr std::size_t kBlock = 256;
 
-// What to encode. The values are those of the whole layout, as a tensor's statistics may need all of it; the payload has the range.
+// What to encode. The values are those of the whole layout, as a tensor's statistics may need all of it; the payload has the range. Ranks
+// draw different numbers, but with Mix::add the same: then absorb() must be given them, too.
 struct Source {
   const Layout& layout;
   Range range;
@@ -56,6 +58,7 @@ struct Target {
   Range keep;
   Piece values;
   double scale = 1;
+  Random random{};  // Mix::add: that of encode()
 };
 
 class Codec {
@@ -69,7 +72,10 @@ class Codec {
   virtual Dtype payload() const { return Dtype::u8; }  // the elements of a payload; Mix::add: those that are added
   virtual bool feedback() const = 0;                   // what is not sent must be kept and sent later
   virtual bool unbiased() const { return false; }
-  virtual double contraction(const Layout& layout) const = 0;                     // delta, 0 < delta <= 1; of unbiased ones not asked
+  virtual bool exact() const { return true; }      // feedback: x - C(x) is a float; else it is rounded to one
+  virtual bool votes() const { return false; }     // Mix::hops: the result is C(sum), on owners too, and no sum
+  virtual bool variable() const { return false; }  // Mix::gather: payloads are as long as what they hold, often far below bound()
+  virtual double contraction(const Layout& layout) const = 0;                     // delta, 0 .. 1; 0: no bound is promised
   virtual std::size_t bound(const Layout& layout, const Range& range) const = 0;  // bytes: what a payload costs
   const std::string& spec() const { return spec_; }                               // canonical, every parameter spelled out
 

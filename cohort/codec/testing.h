@@ -45,16 +45,16 @@ inline Buffer encoded(const Codec& codec, const Layout& layout, const std::vecto
 
 // `start` is what lies in memory before.
 inline std::vector<float> absorbed(const Codec& codec, const Layout& layout, const std::vector<Buffer>& payloads, Range range,
-                                   double scale = 1, float start = 0) {
+                                   double scale = 1, float start = 0, Random random = {}) {
   std::vector<float> out(range.count, start);
   const std::vector<ConstBytes> spans(payloads.begin(), payloads.end());
-  codec.absorb({.layout = layout, .range = range, .keep = range, .values = whole(out), .scale = scale}, spans);
+  codec.absorb({.layout = layout, .range = range, .keep = range, .values = whole(out), .scale = scale, .random = random}, spans);
   return out;
 }
 
 // C(x)
 inline std::vector<float> sent(const Codec& codec, const Layout& layout, const std::vector<float>& values, Random random = {}) {
-  return absorbed(codec, layout, {encoded(codec, layout, values, layout.all(), random)}, layout.all());
+  return absorbed(codec, layout, {encoded(codec, layout, values, layout.all(), random)}, layout.all(), 1, 0, random);
 }
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {

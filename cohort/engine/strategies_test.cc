@@ -147,7 +147,9 @@ TEST(SyncRounds, SumsOfAllStepsAreKnownAtTheirEnd) {
 // --- codecs
 
 class Coded : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(By, Coded, testing::Values("fp16", "bf16", "bf16(sum=fp32)", "int8", "topk(ratio=0.25)", "topk(ratio=1)"),
+INSTANTIATE_TEST_SUITE_P(By, Coded,
+                         testing::Values("fp16", "bf16", "bf16(sum=fp32)", "int8", "topk(ratio=0.25)", "topk(ratio=1)", "qsgd", "sign",
+                                         "sign_majority", "randomk(ratio=0.25)", "significant(cap=0.25)"),
                          [](const auto& given) {
                            std::string name;
                            for (const char c : given.param)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "cohort/base/error.h"
 
@@ -50,7 +51,7 @@ std::size_t CodedReduce::whole_bytes() const { return codec_->bound(layout_, lay
 std::size_t CodedReduce::cost() const {
   const auto others = static_cast<std::size_t>(ranks_ - 1), all = starts_.back(), mine = bytes_[static_cast<std::size_t>(me_)];
   const std::size_t unit = size_of(codec_->payload());
-  if (codec_->mix() == Mix::gather) return others * all;
+  if (codec_->mix() == Mix::gather) return others * (all + (codec_->variable() && all > 0 ? 8 : 0));
   if (codec_->mix() == Mix::hops) return others * mine + (to_ == ReduceTo::all ? all - mine : 0);
   return by_owner_ ? others * mine : 2 * (all / unit) * others / (others + 1) * unit;
 }
@@ -77,26 +78,35 @@ void CodedReduce::settle(bool committed) {
   if (sum_) sum_->settle(committed);
 }
 
-// Fills the payload's whole place: what encode() leaves is zero, as absorb() wants it.
-void CodedReduce::encode(const Round& round, const Piece& values, const ElementRange& range, std::size_t slot, int leg) {
-  std::byte* const to = static_cast<std::byte*>(out_.data()) + starts_[slot];
-  const Bytes place(to, bytes_[slot]);
-  const auto stream = static_cast<std::uint32_t>(me_ + leg * ranks_);
-  const codec::Random random(round.step.seed, static_cast<std::uint64_t>(round.step.step), stream);
-  const std::size_t used = codec_->encode({.layout = layout_, .range = range, .values = values, .random = random}, place);
-  std::fill(place.begin() + static_cast<std::ptrdiff_t>(used), place.end(), std::byte{0});
+// The draws of ranks differ; what is encoded again is drawn by the element alone, whoever owns it: so cuts change no bits. Payloads that
+// are added have the same draws.
+codec::Random CodedReduce::random(const CodedStep& step, int leg) const {
+  const int stream = codec_->mix() == Mix::add ? 0 : leg == 0 ? me_ : ranks_;
+  return {step.seed, static_cast<std::uint64_t>(step.step), static_cast<std::uint32_t>(stream)};
 }
 
-// Every payload of this rank, and what it stands for noted; `gradients` are the scratch memory for that.
-void CodedReduce::encode_all(const Round& round, const Piece& values) {
+// Fills the payload's whole place: what encode() leaves is zero, as absorb() wants it. Returns the bytes that encode() wrote.
+std::size_t CodedReduce::encode(const Round& round, const Piece& values, const ElementRange& range, std::size_t slot, int leg) {
+  std::byte* const to = static_cast<std::byte*>(out_.data()) + starts_[slot];
+  const Bytes place(to, bytes_[slot]);
+  const codec::Source source{.layout = layout_, .range = range, .values = values, .random = random(round.step, leg)};
+  const std::size_t used = codec_->encode(source, place);
+  std::fill(place.begin() + static_cast<std::ptrdiff_t>(used), place.end(), std::byte{0});
+  return used;
+}
+
+// Every payload of this rank, and what it stands for noted; `gradients` are the scratch memory for that. Returns the bytes of the last one.
+std::size_t CodedReduce::encode_all(const Round& round, const Piece& values) {
   const auto slots = static_cast<std::size_t>(by_owner_ ? ranks_ : 1);
-  for (std::size_t s = 0; s < slots; ++s) encode(round, values, by_owner_ ? range_of(s) : layout_.all(), s, 0);
-  if (!sent_) return;
+  std::size_t used = 0;
+  for (std::size_t s = 0; s < slots; ++s) used = encode(round, values, by_owner_ ? range_of(s) : layout_.all(), s, 0);
+  if (!sent_) return used;
   for (std::size_t s = 0; s < slots; ++s) {
     const ElementRange range = by_owner_ ? range_of(s) : layout_.all();
-    absorb(range, range, payload(out_, starts_[s], bytes_[s]), round.gradients.part(range.first, range.count), 1);
+    absorb(round, range, range, payload(out_, starts_[s], bytes_[s]), round.gradients.part(range.first, range.count), 1);
   }
   sent_->note_sent(round.gradients);
+  return used;
 }
 
 void CodedReduce::reduce_add(Round& round, const Piece& values) {
@@ -105,31 +115,53 @@ void CodedReduce::reduce_add(Round& round, const Piece& values) {
   const Piece payloads{out_.data(), starts_.back() / unit, codec_->payload()};
   if (!by_owner_) {
     round.comm.all_reduce(payloads, round.op, round.call);
-    return absorb(layout_.all(), layout_.all(), payload(out_, 0, starts_.back()), round.gradients, 1);
+    return absorb(round, layout_.all(), layout_.all(), payload(out_, 0, starts_.back()), round.gradients, 1);
   }
   std::vector<std::size_t> counts;
   for (const std::size_t bytes : bytes_) counts.push_back(bytes / unit);
   const std::size_t mine = bytes_[static_cast<std::size_t>(me_)];
   round.comm.reduce_scatter(payloads, {in_.data(), mine / unit, codec_->payload()}, round.op, round.call, counts);
-  absorb(owned(), owned(), payload(in_, 0, mine), round.own, 1);
+  absorb(round, owned(), owned(), payload(in_, 0, mine), round.own, 1);
+}
+
+// What each rank's payload is long, where codecs let that differ.
+std::vector<std::size_t> CodedReduce::lengths(const Round& round, std::size_t used) const {
+  const auto n = static_cast<std::size_t>(ranks_);
+  std::vector<std::size_t> counts(n, starts_.back());
+  if (!codec_->variable() || starts_.back() == 0) return counts;
+  auto own = static_cast<std::uint64_t>(used);
+  std::vector<std::uint64_t> all(n);
+  round.comm.all_gather({&own, 8, Dtype::u8}, {all.data(), 8 * n, Dtype::u8}, round.call);
+  for (std::size_t r = 0; r < n; ++r) {
+    if (all[r] > starts_.back())
+      throw_failure(Kind::corrupt, "codec {}: rank {} says that its payload has {} bytes, where {} are the most", codec_->spec(), r, all[r],
+                    starts_.back());
+    counts[r] = all[r];
+  }
+  return counts;
 }
 
 void CodedReduce::reduce_gather(Round& round, const Piece& values) {
-  encode_all(round, values);
-  const std::size_t each = starts_.back(), n = static_cast<std::size_t>(ranks_);
-  round.comm.all_gather({out_.data(), each, Dtype::u8}, {in_.data(), n * each, Dtype::u8}, round.call);
+  const std::vector<std::size_t> counts = lengths(round, encode_all(round, values));
+  const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  const Piece mine{out_.data(), counts[static_cast<std::size_t>(me_)], Dtype::u8};
+  round.comm.all_gather(mine, {in_.data(), total, Dtype::u8}, round.call, counts);
   const bool all = to_ == ReduceTo::all;
-  absorb(layout_.all(), all ? layout_.all() : owned(), payloads(in_, n, each), all ? round.gradients : round.own, round.scale);
+  absorb(round, layout_.all(), all ? layout_.all() : owned(), payloads(in_, counts), all ? round.gradients : round.own, round.scale);
 }
 
 void CodedReduce::reduce_hops(Round& round, const Piece& values) {
   encode_all(round, values);
-  const std::size_t mine = bytes_[static_cast<std::size_t>(me_)], n = static_cast<std::size_t>(ranks_);
-  const std::vector<std::size_t> same(n, mine);
-  round.comm.all_to_all({out_.data(), starts_.back(), Dtype::u8}, {in_.data(), n * mine, Dtype::u8}, round.call, bytes_, same);
-  const Piece sum = to_ == ReduceTo::all ? round.gradients.part(owned().first, owned().count) : round.own;
-  absorb(owned(), owned(), payloads(in_, n, mine), sum, round.scale);
-  if (to_ == ReduceTo::all) hand_out(round, sum);
+  const std::size_t me = static_cast<std::size_t>(me_), n = static_cast<std::size_t>(ranks_);
+  const std::vector<std::size_t> same(n, bytes_[me]);
+  round.comm.all_to_all({out_.data(), starts_.back(), Dtype::u8}, {in_.data(), n * bytes_[me], Dtype::u8}, round.call, bytes_, same);
+  const bool all = to_ == ReduceTo::all;
+  const Piece sum = all || codec_->votes() ? round.gradients.part(owned().first, owned().count) : round.own;
+  absorb(round, owned(), owned(), payloads(in_, same), sum, round.scale);
+  if (all) return hand_out(round, sum);
+  if (!codec_->votes()) return;
+  encode(round, round.gradients, owned(), me, 1);
+  absorb(round, owned(), owned(), payload(out_, starts_[me], bytes_[me]), round.own, 1);
 }
 
 // The second leg: `sum`, this rank's part of gradients, is encoded again; what that loses is this rank's to keep.
@@ -143,18 +175,20 @@ void CodedReduce::hand_out(Round& round, const Piece& sum) {
   const Piece mine{static_cast<std::byte*>(out_.data()) + starts_[me], bytes_[me], Dtype::u8};
   round.comm.all_gather(mine, {in_.data(), starts_.back(), Dtype::u8}, round.call, bytes_);
   for (std::size_t r = 0; r < n; ++r)
-    absorb(range_of(r), range_of(r), payload(in_, starts_[r], bytes_[r]), round.gradients.part(edges_[r], range_of(r).count), 1);
+    absorb(round, range_of(r), range_of(r), payload(in_, starts_[r], bytes_[r]), round.gradients.part(edges_[r], range_of(r).count), 1);
   if (sum_) sum_->note_sent(sum);
 }
 
-void CodedReduce::absorb(const ElementRange& range, const ElementRange& keep, const std::vector<ConstBytes>& payloads, const Piece& out,
-                         double scale) const {
-  codec_->absorb({.layout = layout_, .range = range, .keep = keep, .values = out, .scale = scale}, payloads);
+void CodedReduce::absorb(const Round& round, const ElementRange& range, const ElementRange& keep, const std::vector<ConstBytes>& payloads,
+                         const Piece& out, double scale) const {
+  codec_->absorb({.layout = layout_, .range = range, .keep = keep, .values = out, .scale = scale, .random = random(round.step, 0)},
+                 payloads);
 }
 
-std::vector<ConstBytes> CodedReduce::payloads(const collective::Region& region, std::size_t count, std::size_t each) {
+std::vector<ConstBytes> CodedReduce::payloads(const collective::Region& region, const std::vector<std::size_t>& bytes) {
   std::vector<ConstBytes> all;
-  for (std::size_t k = 0; k < count; ++k) all.push_back(payload(region, k * each, each).front());
+  std::size_t at = 0;
+  for (const std::size_t own : bytes) all.push_back(payload(region, std::exchange(at, at + own), own).front());
   return all;
 }
 std::vector<ConstBytes> CodedReduce::payload(const collective::Region& region, std::size_t first, std::size_t bytes) {

@@ -1,9 +1,10 @@
 // Gradients reduced by way of a codec: what crosses the wire are payloads, and what a codec does not send stays here (codec/feedback.h).
 //   Mix::add     all-reduce of payloads                                     to owners: reduce-scatter of a payload for each owner
-//   Mix::gather  all-gather of payloads; everybody adds all of them         to owners: the same, and keeps its own part
+//   Mix::gather  all-gather of payloads (of their lengths first, where      to owners: the same, and keeps its own part
+//                these differ); everybody adds all of them
 //   Mix::hops    all-to-all: owners add their part, encode the sum, and     to owners: the first leg only
 //                all-gather it; what the second encoding loses is the
-//                owner's to keep
+//                owner's to keep. A codec that votes: owners take C of their sum, in both columns
 // All ranks end with the same bits. cost() are the bytes a rank receives, which Communicator::moved() counts.
 // Owner: who owns the bucket; its memory is the communicator's, taken once. Threads: one at a time. Failure: the communicator's, and
 // Kind::corrupt for payloads that no codec gives; the residuals are as they were until settle(true). Other ranks: another CodedReduce,
@@ -40,7 +41,8 @@ class CodedReduce {
   void settle(bool committed);           // after every step: the verdict of its vote; again, or without a reduce(): no harm
   void keep(const ElementRange& range);  // before it: these elements of the layout are not updated, so nothing of them counts as sent
 
-  std::size_t cost() const;                                      // bytes this rank receives in one reduce()
+  std::size_t cost() const;  // bytes this rank receives in one reduce(), at most where the codec says variable()
+  bool votes() const { return codec_->votes(); }
   codec::Feedback* sent() { return sent_ ? &*sent_ : nullptr; }  // what this rank did not send of its gradients
   codec::Feedback* sum() { return sum_ ? &*sum_ : nullptr; }     // what it did not send of the sum it owns
   ElementRange owned() const { return range_of(static_cast<std::size_t>(me_)); }
@@ -49,16 +51,18 @@ class CodedReduce {
   struct Round;  // what one reduce() hands from leg to leg
   ElementRange range_of(std::size_t rank) const { return {edges_[rank], edges_[rank + 1] - edges_[rank]}; }
   std::size_t whole_bytes() const;
-  void encode(const Round& round, const Piece& values, const ElementRange& range, std::size_t slot, int leg);
-  void encode_all(const Round& round, const Piece& values);
+  codec::Random random(const CodedStep& step, int leg) const;
+  std::size_t encode(const Round& round, const Piece& values, const ElementRange& range, std::size_t slot, int leg);
+  std::size_t encode_all(const Round& round, const Piece& values);
+  std::vector<std::size_t> lengths(const Round& round, std::size_t used) const;
   void reduce_add(Round& round, const Piece& values);
   void reduce_gather(Round& round, const Piece& values);
   void reduce_hops(Round& round, const Piece& values);
   void hand_out(Round& round, const Piece& sum);
-  void absorb(const ElementRange& range, const ElementRange& keep, const std::vector<ConstBytes>& payloads, const Piece& out,
-              double scale) const;
+  void absorb(const Round& round, const ElementRange& range, const ElementRange& keep, const std::vector<ConstBytes>& payloads,
+              const Piece& out, double scale) const;
   static std::vector<ConstBytes> payload(const collective::Region& region, std::size_t first, std::size_t bytes);
-  static std::vector<ConstBytes> payloads(const collective::Region& region, std::size_t count, std::size_t each);
+  static std::vector<ConstBytes> payloads(const collective::Region& region, const std::vector<std::size_t>& bytes);
 
   const std::shared_ptr<const codec::Codec> codec_;  // shared: all buckets of a job use one
   const Layout layout_;

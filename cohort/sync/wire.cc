@@ -16,7 +16,8 @@ void Wire::reduce(Bucket& bucket, Op wanted) const {
   } else {
     comm->all_reduce(bucket.gradients(), op, call(bucket));
   }
-  if (mean_of_others) scale(bucket.placement().sharded() ? bucket.reduce_output() : bucket.gradients(), 1.0 / mean_of);
+  const bool vote = bucket.coded() != nullptr && bucket.coded()->votes();  // neither a sum nor a mean
+  if (mean_of_others && !vote) scale(bucket.placement().sharded() ? bucket.reduce_output() : bucket.gradients(), 1.0 / mean_of);
   bucket.mark_reduced();
 }
 

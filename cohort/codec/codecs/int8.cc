@@ -9,9 +9,7 @@
 #include <bit>
 #include <limits>
 
-#include "cohort/base/error.h"
-#include "cohort/codec/blocks.h"
-#include "cohort/codec/codec_row.h"
+#include "cohort/codec/codecs/blockwise.h"
 
 namespace cohort::codec {
 namespace {
@@ -19,20 +17,6 @@ namespace {
 constexpr std::byte kNotFinite{255};  // in place of the exponent, as in E8M0: the block decodes to NaN
 
 constexpr float scale_of(std::uint32_t exponent) { return std::bit_cast<float>(exponent << 23); }  // 2^(exponent - 127), 1 .. 254
-
-COHORT_INLINE std::uint32_t largest_loop(const float* x, std::size_t count) {
-  std::uint32_t most = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t magnitude = __builtin_bit_cast(std::uint32_t, x[i]) & 0x7fffffffu;  // ordered as the numbers are, NaN above all
-    most = magnitude > most ? magnitude : most;
-  }
-  return most;
-}
-std::uint32_t largest_plain(const float* x, std::size_t count) { return largest_loop(x, count); }
-COHORT_FOR_AVX2 std::uint32_t largest_avx2(const float* x, std::size_t count) { return largest_loop(x, count); }
-std::uint32_t largest(const float* x, std::size_t count) {
-  return current_isa() == Isa::avx2 ? largest_avx2(x, count) : largest_plain(x, count);
-}
 
 // Bits of the smallest power of two s with most <= 127 s, from 2^-126 to 2^122: 127/64 is 1.984375, a mantissa of 0x7e0000.
 constexpr std::uint32_t exponent_for(std::uint32_t most) {
@@ -57,13 +41,20 @@ struct Dequantise {
   COHORT_INLINE void operator()(std::size_t i) const { x[i] = static_cast<float>(static_cast<std::int8_t>(q[i])) * scale; }
 };
 
-// floor(y), |y| <= 127.
-constexpr int floor_of(float y) {
-  const auto cut = static_cast<int>(y);
-  return static_cast<float>(cut) > y ? cut - 1 : cut;
-}
+struct QuantiseByChance {
+  const float* x;
+  const std::uint32_t* words;
+  std::byte* q;
+  float inverse;
+  COHORT_INLINE void operator()(std::size_t i) const {
+    const float level = x[i] * inverse;
+    const int cut = static_cast<int>(level), low = cut - (static_cast<float>(cut) > level ? 1 : 0);  // floor
+    const bool up = static_cast<float>(static_cast<int>(words[i] >> 8)) * 0x1p-24F < level - static_cast<float>(low);
+    q[i] = static_cast<std::byte>(static_cast<std::int8_t>(low + (up ? 1 : 0)));
+  }
+};
 
-class Int8 final : public Codec {
+class Int8 final : public Blockwise {
  public:
   explicit Int8(const SpecValues& v)
       : stochastic_(v.word("rounding") == "stochastic"), feedback_(v.word("feedback") != "false" && !stochastic_) {
@@ -71,78 +62,29 @@ class Int8 final : public Codec {
       throw_failure(Kind::usage,
                     "int8: rounding=stochastic is right in the mean and keeps no residual; leave feedback out, or round to nearest");
   }
-  Mix mix() const override { return Mix::hops; }
   bool feedback() const override { return feedback_; }
   bool unbiased() const override { return stochastic_; }
   double contraction(const Layout&) const override { return 1 - static_cast<double>(kBlock) / (127.0 * 127.0); }
-  std::size_t bound(const Layout& layout, const Range& range) const override {
-    std::size_t bytes = 0;
-    for (const TensorPlace& tensor : layout.tensors) {
-      const std::size_t count = tensor.range().overlap(range).count;
-      bytes += count + (count + kBlock - 1) / kBlock;
-    }
-    return bytes;
-  }
 
  private:
-  // For every block its exponent, then its elements.
-  std::size_t write(const Source& source, Bytes out) const override {
-    const auto* const values = static_cast<const float*>(source.values.data);
-    std::byte* to = out.data();
-    for_each_block(source.layout, source.range, [&](const Block& block) {
-      const float* const x = values + block.at;
-      const std::uint32_t most = largest(x, block.count), exponent = exponent_for(most);
-      const bool finite = most < 0x7f800000u;
-      *to++ = finite ? static_cast<std::byte>(exponent) : kNotFinite;
-      const float inverse = scale_of(254 - exponent);
-      if (!finite)
-        std::fill_n(to, block.count, std::byte{0});
-      else if (stochastic_)
-        draw(x, block, inverse, source.random.of(source.layout.tensors[block.tensor].name), to);
-      else
-        for_each_index(Quantise{x, to, inverse}, block.count);
-      to += block.count;
-    });
-    return static_cast<std::size_t>(to - out.data());
+  std::size_t block_bytes(std::size_t count) const override { return 1 + count; }
+  void encode_block(const float* x, std::size_t count, const Draws& draws, std::byte* to) const override {
+    const std::uint32_t most = largest_magnitude(x, count), exponent = exponent_for(most);
+    const bool finite = most < kInfinity;
+    *to++ = finite ? static_cast<std::byte>(exponent) : kNotFinite;
+    if (!finite) return static_cast<void>(std::fill_n(to, count, std::byte{0}));
+    const float inverse = scale_of(254 - exponent);
+    if (!stochastic_) return for_each_index(Quantise{x, to, inverse}, count);
+    Draws::Words words;  // NOLINT: written before it is read
+    draws.words(words);
+    for_each_index(QuantiseByChance{x, words.data(), to, inverse}, count);
   }
-  static void draw(const float* x, const Block& block, float inverse, const Random& random, std::byte* to) {
-    for (std::size_t i = 0; i < block.count; i += 4) {  // a block starts at a multiple of four
-      const Words words = random.words((block.first + i) / 4);
-      for (std::size_t k = 0; k < std::min<std::size_t>(4, block.count - i); ++k) {
-        const float level = x[i + k] * inverse, low = static_cast<float>(floor_of(level));
-        const bool up = static_cast<float>(words[k] >> 8) * 0x1p-24F < level - low;
-        to[i + k] = static_cast<std::byte>(static_cast<std::int8_t>(static_cast<int>(low) + (up ? 1 : 0)));
-      }
-    }
+  bool is_block(const std::byte* from, std::size_t) const override { return *from != std::byte{0}; }
+  void decode_block(const std::byte* from, std::size_t count, float* x) const override {
+    if (*from == kNotFinite) return static_cast<void>(std::fill_n(x, count, std::numeric_limits<float>::quiet_NaN()));
+    for_each_index(Dequantise{from + 1, x, scale_of(std::to_integer<std::uint32_t>(*from))}, count);
   }
 
-  void read(const Target& target, std::span<const ConstBytes> payloads) const override {
-    check(target, payloads);
-    auto* const values = static_cast<float*>(target.values.data);
-    std::size_t offset = 0;
-    for_each_block(target.layout, target.range, [&](const Block& block) {
-      const std::size_t here = offset;
-      offset += 1 + block.count;
-      if (block.at < target.keep.first || block.at >= target.keep.last()) return;
-      const auto decode = [&](std::size_t k, float* x) {
-        const std::byte* const from = payloads[k].data() + here;
-        if (*from == kNotFinite) return static_cast<void>(std::fill_n(x, block.count, std::numeric_limits<float>::quiet_NaN()));
-        for_each_index(Dequantise{from + 1, x, scale_of(std::to_integer<std::uint32_t>(*from))}, block.count);
-      };
-      add_payloads(payloads.size(), block.count, target.scale, decode, values + (block.at - target.keep.first));
-    });
-  }
-  void check(const Target& target, std::span<const ConstBytes> payloads) const {
-    const std::size_t size = bound(target.layout, target.range);
-    for (const ConstBytes payload : payloads) {
-      if (payload.size() != size) throw_failure(Kind::corrupt, "codec {}: a payload of {} bytes, not {}", spec(), payload.size(), size);
-      std::size_t at = 0;
-      for_each_block(target.layout, target.range, [&](const Block& block) {
-        if (payload[at] == std::byte{0}) throw_failure(Kind::corrupt, "codec {}: byte {} of a payload is no scale", spec(), at);
-        at += 1 + block.count;
-      });
-    }
-  }
   const bool stochastic_, feedback_;
 };
 
