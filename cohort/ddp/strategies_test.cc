@@ -120,10 +120,8 @@ Tensors alone(int ranks, int steps, double lr) {
 
 std::vector<std::string> drifting() {
   std::vector<std::string> all;
-  for (const auto* row : sync::strategies()) {
-    const bool rounds = std::ranges::any_of(row->schema().params(), [](const SpecParam& p) { return p.name == "h"; });
-    if (sync::make(row->name)->semantics().drifts()) all.push_back(std::string(row->name) + (rounds ? "(h=2)" : ""));
-  }
+  for (const auto* row : sync::strategies())
+    if (sync::make(row->name)->semantics().drifts()) all.emplace_back(sync::law_spec(*row));
   return all;
 }
 

@@ -29,6 +29,8 @@ struct StrategyRow {
   double (*contraction)(int ranks) =
       nullptr;              // the share of the ranks' disagreement that a round leaves at a rate of 0; none: not declared
   double counts = 1;        // what Communicator::moved() counts of an element of cost(): payloads of codecs are counted by the byte
+  bool whole_steps = true;  // a step that a lost rank interrupts is whole on a survivor or not begun; false: what travels beside the
+                            // update (momentum, fragments under way) may be lost with it
   bool plain_alone = true;  // a world of one trains as without a strategy
 };
 std::string_view law_spec(const StrategyRow& row);  // the spelling that laws are tested with

@@ -96,6 +96,7 @@ extern const StrategyRow row_eamsgd{.name = "eamsgd",
                                     .short_rounds = "eamsgd(h=2, beta=0.5, momentum=0.5)",
                                     .conserves = Conserves::ranks_and_centre,
                                     .contraction = [](int ranks) { return 1 - 0.5 / ranks; },
+                                    .whole_steps = false,
                                     .plain_alone = false};
 
 }  // namespace cohort::sync

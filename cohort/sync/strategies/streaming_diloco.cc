@@ -137,6 +137,7 @@ extern const StrategyRow row_streaming_diloco{.name = "streaming_diloco",
                                               .make = build,
                                               .limit = "streaming_diloco(h=1, fragments=1, delay=0, lr=1, momentum=0)",
                                               .short_rounds = "streaming_diloco(h=9, fragments=3, delay=2, alpha=0.25)",
+                                              .whole_steps = false,
                                               .plain_alone = false};
 
 }  // namespace cohort::sync
