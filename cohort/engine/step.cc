@@ -151,7 +151,7 @@ Verdict Engine::finish(std::span<const double> sums) {
   if (side_)
     side_->prepare(*rule_, step_, buckets_, !placement_.sharded() && schedule_.commit == sync::Scope::world,
                    std::ranges::find(arrivals_.touched(), true) != arrivals_.touched().end());
-  step_state_ = StepState::undecided;  // all that the rule needs is here
+  step_state_ = StepState::undecided;       // all that the rule needs is here
   Verdict verdict = decide(sums, reports);  // 3
   const auto start = Clock::now();
   if (before_update_) before_update_();

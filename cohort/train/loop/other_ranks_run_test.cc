@@ -7,8 +7,8 @@
 #include <map>
 
 #include "cohort/base/file.h"
-#include "cohort/checkpoint/reshard.h"
 #include "cohort/checkpoint/contents.h"
+#include "cohort/checkpoint/reshard.h"
 #include "cohort/collective/ranks.h"
 #include "cohort/sync/strategy_row.h"
 #include "cohort/train/loop/checkpoint_manager.h"
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Of, OtherRanks, testing::ValuesIn(drifting_rows()),
 
 TEST_P(OtherRanks, StandForTheSameModel) {
   constexpr double kRounding = 1e-6;  // of a mean of fp32 values below 1
-  Stay before = run_on(4);  // of two some graphs leave the same
+  Stay before = run_on(4);            // of two some graphs leave the same
   EXPECT_GT(apart(before.own_written[0], before.own_written[1]), 1e-5) << "ranks had drifted";
   for (const int ranks : {3, 4, 4}) {
     EXPECT_EQ(apart(saved(), before.written[0]), 0) << "the file has the model that the job stood for";
