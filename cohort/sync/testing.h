@@ -107,11 +107,11 @@ class QuadraticRank {
     each_state([&](Share share, const Piece& values) { all.emplace_back(share, Values(doubles(values), doubles(values) + values.count)); });
     return all;
   }
-  void restore(const std::vector<std::pair<Share, Values>>& own, const std::vector<std::pair<Share, Values>>& of_first) {
+  void restore(const std::vector<std::pair<Share, Values>>& own) {
     std::size_t next = 0;
     each_state([&](Share share, const Piece& values) {
-      const Values& from = (share == Share::each ? own : of_first)[next++].second;
-      std::ranges::copy(from, doubles(values));
+      std::ranges::copy(own[next++].second, doubles(values));
+      if (share == Share::identical) comm_.broadcast(values, Rank{0});
     });
   }
 
@@ -148,7 +148,6 @@ inline QuadraticRun train(const Quadratic& q) {
   run.consensus = run.models;
   run.after.resize(run.models.size());
   std::vector<double> moved(run.models.size());
-  std::vector<std::vector<std::pair<Share, Values>>> kept(run.models.size());
   collective::run_ranks(q.ranks, [&](collective::Communicator& comm) {
     const auto me = static_cast<std::size_t>(comm.rank().value);
     auto rank = std::make_unique<QuadraticRank>(q, comm);
@@ -157,10 +156,9 @@ inline QuadraticRun train(const Quadratic& q) {
       rank->step(step);
       run.after[me].push_back(rank->model());
       if (step != q.resumes_after) continue;
-      kept[me] = rank->saved();
+      const auto kept = rank->saved();
       rank = std::make_unique<QuadraticRank>(q, comm);
-      comm.barrier();
-      rank->restore(kept[me], kept[0]);
+      rank->restore(kept);
     }
     moved[me] = moved_by(comm) - before;
     run.models[me] = rank->model();

@@ -186,5 +186,13 @@ class SparseCodec : public Codec {
 inline SpecParam entries_feedback() {
   return {.name = "feedback", .type = SpecParam::Type::boolean, .doc = "keep what is not sent, and send it later", .preset = "true"};
 }
+inline SpecParam entries_cap() {
+  return {.name = "cap",
+          .type = SpecParam::Type::real,
+          .doc = "share of a tensor's elements that is sent at most",
+          .preset = "0.1",
+          .low = 0,
+          .high = 1};
+}
 
 }  // namespace cohort::codec

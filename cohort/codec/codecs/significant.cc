@@ -47,12 +47,7 @@ const SpecSchema& schema() {
                                    .preset = "2",
                                    .low = 0,
                                    .high = 1e6},
-                                  {.name = "cap",
-                                   .type = Type::real,
-                                   .doc = "share of a tensor's elements that is sent at most",
-                                   .preset = "0.1",
-                                   .low = 0,
-                                   .high = 1},
+                                  entries_cap(),
                                   entries_feedback()}};
   return schema;
 }

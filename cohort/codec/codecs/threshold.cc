@@ -29,12 +29,7 @@ const SpecSchema& schema() {
       "threshold",
       "the elements of every tensor that are larger than a value, with their places",
       {{.name = "value", .type = Type::real, .doc = "magnitudes above it are sent", .preset = "0.001", .low = 0, .high = 1e30},
-       {.name = "cap",
-        .type = Type::real,
-        .doc = "share of a tensor's elements that is sent at most",
-        .preset = "0.1",
-        .low = 0,
-        .high = 1},
+       entries_cap(),
        entries_feedback()}};
   return schema;
 }

@@ -92,6 +92,7 @@ inline std::vector<SpecParam> moment_params(std::string_view lr, std::string_vie
           share_param("beta2", "0.999", "share of the second moment kept"),
           number_param("eps", eps, "added to the root of the second moment"), weight_decay_param(weight_decay, weight_decay_doc)};
 }
+inline SpecParam decoupled_param() { return flag_param("decoupled", "weight decay shrinks w by lr times it instead, as adamw's does"); }
 inline std::vector<SpecParam> adam_params(std::string_view weight_decay, std::string_view weight_decay_doc) {
   auto params = moment_params("1e-3", "1e-8", weight_decay, weight_decay_doc);
   params.push_back(flag_param("amsgrad", "divide by the largest second moment so far (Reddi et al. 2018)"));

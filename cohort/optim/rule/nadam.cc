@@ -76,7 +76,7 @@ const SpecSchema& schema() {
   static const SpecSchema schema = [] {
     auto params = moment_params("2e-3", "1e-8", "0", "added to the gradient, times w");
     params.push_back(number_param("momentum_decay", "4e-3", "how fast the share of the momentum warms up"));
-    params.push_back(flag_param("decoupled", "weight decay shrinks w by lr times it instead, as adamw's does"));
+    params.push_back(decoupled_param());
     return SpecSchema{"nadam", "adam that looks one momentum step ahead", std::move(params)};
   }();
   return schema;

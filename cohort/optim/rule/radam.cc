@@ -70,7 +70,7 @@ class Radam : public Optimizer {
 const SpecSchema& schema() {
   static const SpecSchema schema = [] {
     auto params = moment_params("1e-3", "1e-8", "0", "added to the gradient, times w");
-    params.push_back(flag_param("decoupled", "weight decay shrinks w by lr times it instead, as adamw's does"));
+    params.push_back(decoupled_param());
     return SpecSchema{"radam", "adam that begins as momentum, for runs without warm-up", std::move(params)};
   }();
   return schema;
