@@ -48,7 +48,8 @@ ModelAndData own(std::size_t bad) {
 struct DriftingRun : testing::Test {
   TempDir dir;
   TrainConfig config;
-  std::vector<engine::Residuals> residuals;  // of every rank, when the last run had ended
+  std::vector<engine::Residuals> residuals;   // of every rank, when the last run had ended
+  std::vector<std::vector<at::Tensor>> seen;  // by rank: the parameters that after_step() found, step after step
 
   DriftingRun() {
     config.data.batch = 2;
@@ -69,6 +70,7 @@ struct DriftingRun : testing::Test {
     std::string failure;
     std::mutex mutex;
     residuals.assign(static_cast<std::size_t>(ranks), {});
+    seen.assign(static_cast<std::size_t>(ranks), {});
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
     collective::run_ranks(ranks, [&](collective::Communicator& comm) {
@@ -78,6 +80,10 @@ struct DriftingRun : testing::Test {
       }();
       try {
         Trainer trainer(comm, config, 1, ranks, std::move(mine));
+        trainer.after_step([&](TrainLoop& loop) {
+          for (const auto& [name, p] : loop.model().named_parameters())
+            seen[static_cast<std::size_t>(comm.rank().value)].push_back(p.detach().clone());
+        });
         trainer.run();
         residuals[static_cast<std::size_t>(comm.rank().value)] = engine::capture_residuals(trainer.loop().engine(), ranks);
       } catch (const Failure& caught) {
@@ -123,6 +129,20 @@ TEST_F(DriftingRun, AnotherStrategyAndAnotherNumberOfRanksBeginWithTheModelOfThe
         ASSERT_EQ(run(ranks, then, 6), "") << what;
         expect_near(model(), before, what);
       }
+}
+
+TEST_F(DriftingRun, AfterAStepItsUpdateIsThereAlsoWhereParametersTravelBesideTheNextForward) {
+  std::vector<std::vector<std::vector<at::Tensor>>> of;
+  for (const auto publish : {engine::PublishWhen::wait, engine::PublishWhen::beside}) {
+    config.engine.publish = publish;
+    config.out = dir.file(std::to_string(of.size()));
+    ASSERT_EQ(run(3, "zero(stage=1)", 8), "");
+    of.push_back(seen);
+  }
+  for (std::size_t r = 0; r < 3; ++r) {
+    ASSERT_EQ(of[0][r].size(), 2 * 8U);
+    for (std::size_t i = 0; i < of[0][r].size(); ++i) EXPECT_TRUE(at::equal(of[1][r][i], of[0][r][i])) << "rank " << r << ", " << i;
+  }
 }
 
 TEST_F(DriftingRun, OneLossThatIsNotFiniteIsNoDivergence) {

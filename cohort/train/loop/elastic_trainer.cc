@@ -141,7 +141,10 @@ bool ElasticTrainer::step() {
   buffers_.clear();
   commit_history_line();
   end_job_if_taken_over();
-  if (settings_.after_step) settings_.after_step(loop, s.comm->rank());
+  if (settings_.after_step) {
+    loop.engine().await_parameters();  // it may read them
+    settings_.after_step(loop, s.comm->rank());
+  }
   loop.compare_replicas_if_due();
   s.logger->step_done(result, loop.step(), loop.position().epoch != epoch ? steps : loop.position().step);
   if (loop.non_finite().too_many())

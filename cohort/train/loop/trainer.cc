@@ -154,7 +154,10 @@ void Trainer::train_epoch(RunLogger& logger, CheckpointManager& checkpoints, Eva
     if (checkpoints.taken_over()) loop_->leave();  // no rank's step may be left half done
     const StepResult result = loop_->train_step();
     if (result.leaves) checkpoints.refuse_if_taken_over(&comm_);
-    if (after_step_) after_step_(*loop_);
+    if (after_step_) {
+      loop_->engine().await_parameters();  // it may read them
+      after_step_(*loop_);
+    }
     loop_->compare_replicas_if_due();
     const bool ended = loop_->position().epoch != epoch;
     logger.step_done(result, loop_->step(), ended ? steps : loop_->position().step);
