@@ -50,6 +50,8 @@ storm: build ## an hour of random faults against elastic jobs, into build/storm.
 	@python3 tests/chaos/storm.py build/bin build/storm.jsonl --minutes $(or $(STORM_MINUTES),60) --seed $(or $(STORM_SEED),1) --keep build/storm $(if $(STORM_JOB),--job $(STORM_JOB))
 
 python: setup ## the Python package into the Python that has torch (.venv): pip install .
+	@"$$(<build/python_path)" tools/can_build_wheels.py
+	@echo 'building and installing the package into '"$$(<build/python_path)"': minutes the first time'
 	@COHORT_CMAKE_DIR=build "$$(<build/python_path)" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps .
 
 test-python-all: build ## the Python package's tests, the long ones too

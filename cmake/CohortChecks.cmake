@@ -116,6 +116,8 @@ cohort_add_test(NAME tree.IncludesPointDownOnly KIND unit TREE LIMIT 60 FOLDER $
                 COMMAND ${COHORT_SCRIPT_PYTHON} tools/modules.py --check)
 cohort_add_test(NAME tree.ModulesScriptNoticesWrongArrows KIND unit TREE LIMIT 60
                 COMMAND ${COHORT_SCRIPT_PYTHON} ${PROJECT_SOURCE_DIR}/tools/modules_test.py)
+cohort_add_test(NAME tree.WhatAPackageIsBuiltWithIsNamed KIND unit TREE LIMIT 60
+                COMMAND ${COHORT_SCRIPT_PYTHON} ${PROJECT_SOURCE_DIR}/tools/can_build_wheels_test.py)
 cohort_add_test(NAME tree.EveryTestHasALabelAndALimit KIND unit TREE LIMIT 60
                 COMMAND ${COHORT_SCRIPT_PYTHON} ${PROJECT_SOURCE_DIR}/tools/run_tests.py ${PROJECT_BINARY_DIR} --check)
 cohort_add_test(NAME tree.TestRunsAreToldAsTheyWere KIND unit TREE LIMIT 60

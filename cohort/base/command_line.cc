@@ -23,6 +23,12 @@ void add_names(const CLI::App& app, std::vector<std::string>& names) {
   }
 }
 
+// What many try first: a setting as an option of its own.
+std::string setting_hint(const CLI::App& app, std::string_view name) {
+  if (!name.starts_with("--") || app.get_option_no_throw("--set") == nullptr) return "";
+  return fmt::format("; a setting is given as --set {}=..", printable(name.substr(2)));
+}
+
 // About the first word that is no option; the parser lists all words that are left, the values too, last ones first.
 [[noreturn]] void refuse_extras(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> left = app.remaining(true);
@@ -33,8 +39,8 @@ void add_names(const CLI::App& app, std::vector<std::string>& names) {
   add_names(app, names);
   for (const CLI::App* chosen : app.get_subcommands()) add_names(*chosen, names);
   const std::vector<std::string_view> known(names.begin(), names.end());
-  throw_failure(Kind::usage, "there is no option {}{}; `{} --help` lists the options", printable(name), option_hint(name, known),
-                app.get_name());
+  throw_failure(Kind::usage, "there is no option {}{}{}; `{} --help` lists the options", printable(name), option_hint(name, known),
+                setting_hint(app, name), app.get_name());
 }
 
 }  // namespace

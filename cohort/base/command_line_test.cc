@@ -12,9 +12,10 @@ namespace {
 using testing::HasSubstr;
 
 // What `cohort train words..` with these options is refused with.
-std::string refusal(std::vector<std::string> words) {
+std::string refusal(std::vector<std::string> words, bool settings = false) {
   CLI::App app("", "cohort train");
   std::string text;
+  if (settings) app.add_option("--set", text);
   app.add_option("--backend", text);
   app.add_option("-n,--ranks", text);
   CLI::App* step = app.add_subcommand("step");
@@ -36,6 +37,12 @@ TEST(CommandLine, NoNameIsGuessedThatThisCommandDoesNotHave) {
   EXPECT_THAT(refusal({"--bits", "free"}), HasSubstr("there is no option --bits; `cohort train --help`"));
   EXPECT_THAT(refusal({"--something-else"}), HasSubstr("there is no option --something-else; `cohort train --help`"));
   EXPECT_THAT(refusal({"word"}), HasSubstr("The following argument was not expected: word; `cohort train --help`"));
+}
+
+TEST(CommandLine, ASettingGivenAsAnOptionIsToldHowItIsGiven) {
+  EXPECT_THAT(refusal({"--epochs", "1"}, true),
+              HasSubstr("there is no option --epochs; a setting is given as --set epochs=..; `cohort train --help`"));
+  EXPECT_THAT(refusal({"--epochs", "1"}), testing::Not(HasSubstr("--set")));
 }
 
 }  // namespace

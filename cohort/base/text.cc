@@ -7,6 +7,8 @@
 namespace cohort {
 namespace {
 
+constexpr std::size_t kMostListed = 40;  // names; where one is near, a longer list hides it
+
 std::string fold(std::string_view name) {  // what typists mix up anyway: case, and - for _
   std::string out(name.substr(0, 64));     // distance is quadratic; nobody's name is longer
   for (char& c : out) c = c == '-' ? '_' : (c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
@@ -92,6 +94,7 @@ std::string_view nearest(std::string_view name, std::span<const std::string_view
 std::string unknown_text(std::string_view what, std::string_view name, std::span<const std::string_view> known) {
   const auto near = nearest(name, known);
   const auto hint = near.empty() ? std::string() : fmt::format(" did you mean '{}'?", near);
+  if (!near.empty() && known.size() > kMostListed) return fmt::format("unknown {} '{}';{}", what, printable(name), hint);
   return fmt::format("unknown {} '{}';{} known: {}", what, printable(name), hint, known.empty() ? "none" : join(known, ", "));
 }
 

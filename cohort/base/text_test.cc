@@ -127,5 +127,14 @@ TEST(Text, UnknownNamesComeWithAHintAndTheKnownOnes) {
   EXPECT_EQ(unknown_text("codec", "zzz", {}), "unknown codec 'zzz'; known: none");
 }
 
+TEST(Text, ALongListIsLeftOutWhereANameIsNear) {
+  std::vector<std::string> names;
+  for (int k = 0; k < 60; ++k) names.push_back("setting_" + std::to_string(k));
+  names.push_back("epochs");
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  EXPECT_EQ(unknown_text("setting", "epoch", known), "unknown setting 'epoch'; did you mean 'epochs'?");
+  EXPECT_THAT(unknown_text("setting", "zzz", known), testing::HasSubstr("known: setting_0, setting_1"));
+}
+
 }  // namespace
 }  // namespace cohort

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -76,17 +77,26 @@ int planned_ranks(const launch::LaunchOptions& options) {
   return options.ranks == "auto" ? launch::usable_cores(launch::read_host_topology()) : static_cast<int>(parse_int(options.ranks));
 }
 
+// Nothing is saved on Ctrl-C, which somebody presses who wants the prompt back; SIGTERM ends with a checkpoint.
+void tell_interrupted(const TrainConfig& config) {
+  const auto newest = newest_checkpoint(config);
+  fmt::print(stderr, "cohort train: interrupted; {}. `kill -TERM` of this process would have saved first\n",
+             newest.empty() ? "there is no checkpoint to go on from" : fmt::format("started again it goes on from {}", newest));
+}
+
 int train_with(const train::SettingsSource& source, const TrainConfig& config, launch::LaunchOptions options) {
   if (options.elastic()) train::check_elastic(config);
   std::vector<std::string> args{"train"};
   if (!source.file.empty()) args.push_back(source.file);
   for (const auto& set : source.sets) args.insert(args.end(), {"--set", set});
   const bool recovers = train::has_buddy_copies(config) && !options.elastic();
-  return launch::run_workers(std::move(options), args,
-                             {.preemptible = true,
-                              .recovery_limit = recovers ? kRecoveryLimit : Seconds{0},
-                              .held_state = held_state(config),
-                              .newest_checkpoint = [config] { return newest_checkpoint(config); }});
+  const int status = launch::run_workers(std::move(options), args,
+                                         {.preemptible = true,
+                                          .recovery_limit = recovers ? kRecoveryLimit : Seconds{0},
+                                          .held_state = held_state(config),
+                                          .newest_checkpoint = [config] { return newest_checkpoint(config); }});
+  if (status == 128 + SIGINT) tell_interrupted(config);
+  return status;
 }
 
 int run(int argc, char** argv) {

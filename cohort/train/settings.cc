@@ -1,5 +1,7 @@
 #include "cohort/train/settings.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <filesystem>
 
@@ -9,9 +11,14 @@ namespace cohort::train {
 
 namespace {
 
+[[noreturn]] void refuse_missing(const std::string& file) {
+  const bool setting = file.find('=') != std::string::npos;
+  throw_failure(Kind::usage, "there is no file {}{}", file, setting ? fmt::format("; a setting is given as --set {}", file) : "");
+}
+
 void read(const SettingsSource& source, Config& config) {
   if (!source.file.empty()) {
-    if (!std::filesystem::exists(source.file)) throw_failure(Kind::usage, "there is no file {}", source.file);
+    if (!std::filesystem::exists(source.file)) refuse_missing(source.file);
     config.read_file(source.file);
   }
   config.read_environment("COHORT_TRAIN_", [](const char* name) -> const char* { return std::getenv(name); });

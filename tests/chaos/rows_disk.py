@@ -85,7 +85,7 @@ def row13(chaos, tries):
                 assert runs.shim.get("slept") > 0, "no fsync was ever slow"
                 log = runs.log("run")
                 assert re.search(r"no checkpoint at step \d+: the one before is still being written", log), log
-                assert re.search(r"alarm: 2 checkpoints in a row were left out, .*; look at the disk of ", log), log
+                assert re.search(r"alarm: \d+ checkpoints in a row were left out, .*; look at the disk of ", log), log
                 runs.shim.set(fsync_delay_ms=0)
                 job.send_signal(signal.SIGTERM)
                 ratio = statistics.median(s / q for s, q in zip(slow, quick))

@@ -75,7 +75,9 @@ void SharedControlBlock::sleep(const Word& word, std::uint32_t target, Word& sle
   while (!reached(word, target)) {
     if (failed_ != nullptr && failed_->load() && !reached(word, target)) check_();  // one that left may have got further than we have
     if (deadline.passed())
-      throw_failure(Kind::timeout, "the deadline passed; missing: {}. See what they do instead, or raise the timeout", missing());
+      throw_failure(Kind::timeout,
+                    "the deadline passed; missing: {}. See what they do instead, or raise the timeout (of the job: COHORT_TIMEOUT)",
+                    missing());
     if (!warned && Clock::now() - since > warn_after_) {
       warned = true;
       log_warning("{} #{} waits for {} since {:.0f} s", print.text(), print.number, missing(), warn_after_.count());

@@ -27,7 +27,6 @@ constexpr Seconds kLastSave{120};   // how long the end of a run waits for its l
 constexpr Seconds kAbortPoll{0.1};  // .. and how often it checks whether the wait was aborted
 
 constexpr Seconds kOtherRanks{1};  // rank 0 knows the end of a save before the others do
-constexpr int kAlarm = 2;          // checkpoints left out in a row
 constexpr std::size_t kMostNameBytes = 128;
 
 // A run that starts over must not find, count or prune the checkpoints of the one before: they move to <folder>.old, one generation of
@@ -218,9 +217,11 @@ void CheckpointManager::save() {
 
 void CheckpointManager::save_whole() {
   if (last_saved_ == loop_.step() || fenced_off_ || taken_over()) return;
-  if (writer_->busy()) return note_skipped();
+  if (writer_->busy()) return note_left_out();
   if (!may_save()) return;
-  if (writer_->submit(snapshot())) last_saved_ = loop_.step();
+  if (!writer_->submit(snapshot())) return;
+  last_saved_ = loop_.step();
+  left_out_.submitted(Clock::now());
 }
 
 // Rank 0. Without the run's folder nothing is written: another run may have it.
@@ -258,12 +259,17 @@ bool CheckpointManager::finite() {
   return bad == 0;
 }
 
-// The second in a row is an alarm: with every further step more would be lost.
-void CheckpointManager::note_skipped() {
-  log_warning("no checkpoint at step {}: the one before is still being written", loop_.step());
-  if (++skipped_ == kAlarm)
-    log_error("alarm: {} checkpoints in a row were left out, {}; look at the disk of {}, it is slow or hangs", skipped_,
-              saved_step_ < 0 ? "none is whole yet" : fmt::format("the newest whole one is of step {}", saved_step_), folder_);
+void CheckpointManager::note_left_out() {
+  const auto now = Clock::now();
+  const auto say = left_out_.add(now);
+  if (say == LeftOutSaves::Say::nothing) return;
+  const int row = left_out_.in_a_row();
+  log_warning("no checkpoint at step {}: the one before is still being written{}", loop_.step(),
+              row > 1 ? fmt::format(" ({} left out in a row)", row) : "");
+  if (say == LeftOutSaves::Say::alarm)
+    log_error("alarm: {} checkpoints in a row were left out, {}; look at the disk of {}, it is slow or hangs: one write takes more than {}",
+              row, saved_step_ < 0 ? "none is whole yet" : fmt::format("the newest whole one is of step {}", saved_step_), folder_,
+              format_seconds(left_out_.writing_for(now)));
 }
 
 // Rank 0 decides and broadcasts the folder; then every rank copies its shards and goes on training.
@@ -279,7 +285,7 @@ void CheckpointManager::save_sharded() {
   const auto sharded_save = sharded_save_in(folder_ + "/" + received, comm_.rank().value);
   pending_saves_->put(step, {std::move(staging), sharded_save});
   in_flight_ = sharded_save.folder;
-  if (writer_->submit(snapshot())) return void(last_saved_ = step);
+  if (writer_->submit(snapshot())) return void((last_saved_ = step, left_out_.submitted(Clock::now())));
   pending_saves_->take(step);
   checkpoint::decline(sharded_save, step, {Kind::timeout, "the checkpoint before is still being written", comm_.rank()});
 }
@@ -287,7 +293,7 @@ void CheckpointManager::save_sharded() {
 std::unique_ptr<checkpoint::StagingDirectory> CheckpointManager::open_staging() {
   if (!store_ || last_saved_ == loop_.step() || fenced_off_ || taken_over()) return nullptr;
   try {
-    if (writer_->busy()) return note_skipped(), nullptr;
+    if (writer_->busy()) return note_left_out(), nullptr;
     if (!may_save()) return nullptr;
     return std::make_unique<checkpoint::StagingDirectory>(checkpoint::staging_path(folder_, loop_.step()), kOwnParts);
   } catch (const Failure& failure) {
@@ -364,7 +370,7 @@ void CheckpointManager::abandon_save(std::span<const Rank> lost) noexcept {
 }
 
 void CheckpointManager::note(const checkpoint::Outcome& outcome) {
-  if (!outcome.error) return void((saved_step_ = outcome.step, skipped_ = 0));
+  if (!outcome.error) return void((saved_step_ = outcome.step, left_out_.written()));
   if (last_saved_ == outcome.step) last_saved_ = -1;
   write_failed_ = true;
   may_write();

@@ -14,6 +14,7 @@
 #include "cohort/checkpoint/run_lock.h"
 #include "cohort/checkpoint/writer.h"
 #include "cohort/train/loop/folder_watch.h"
+#include "cohort/train/loop/left_out_saves.h"
 #include "cohort/train/loop/state_io.h"
 
 namespace cohort::checkpoint {
@@ -94,7 +95,7 @@ class CheckpointManager {
   bool finite();  // collective: all parameters are; else the log says which is not
   std::vector<checkpoint::Listed> listed_checkpoints() const;
   void note(const checkpoint::Outcome& outcome);
-  void note_skipped();
+  void note_left_out();
 
   collective::Communicator& comm_;
   TrainLoop& loop_;
@@ -123,7 +124,7 @@ class CheckpointManager {
   bool write_failed_ = false;         // since save_last() tried
   bool ending_ = false;               // save_last() was called
   std::string told_;                  // why the newest failed save failed
-  int skipped_ = 0;                   // saves in a row that were left out, the disk being busy with an older one
+  LeftOutSaves left_out_;             // the disk being busy with an older one
 };
 
 }  // namespace cohort::train

@@ -52,7 +52,8 @@ void check_test_set(const TrainConfig& config, const data::Form& train, const da
                     tested_on = fmt::format("data.test '{}'", config.data.test);
   const std::string difference = data::difference_of_classes({train.names, trained_on}, {test.names, tested_on});
   if (!difference.empty())
-    throw_failure(Kind::usage, "{}: its samples would count for another class; give both sets the same classes", difference);
+    throw_failure(Kind::usage, "{}: its samples would count for another class; give both sets the same classes{}", difference,
+                  config.data.test == TrainConfig{}.data.test ? " (data.test is the default here: `data.test=` is none)" : "");
   if (train.unlabelled || test.unlabelled)
     throw_failure(Kind::usage, "{} has no column with its labels: say label= or target=; `cohort predict` takes such files",
                   train.unlabelled ? trained_on : tested_on);
