@@ -12,7 +12,6 @@ namespace cohort::cuda {
 namespace {
 
 thread_local Stream stream_of_thread = nullptr;
-constexpr double kMiB = 1024.0 * 1024.0;
 
 }  // namespace
 
@@ -44,7 +43,11 @@ void synchronize(Device device) { synchronize(device, current_stream()); }
 #if COHORT_HAS_CUDA
 
 namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
 cudaStream_t here() { return static_cast<cudaStream_t>(stream_of_thread); }
+
 }  // namespace
 
 bool built() { return true; }
