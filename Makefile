@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all build install chaos storm python test-python-all bench bench-precision bench-plan bench-loading hostile format lint asan tsan fuzz clean setup
+.PHONY: help demo test test-gpu test-all build install chaos storm python test-python-all bench bench-precision bench-plan bench-loading bench-gpu hostile format lint asan tsan fuzz clean setup
 # Compilers at a time, by cores and memory; asked for when a recipe runs, as setup brings the Python that counts.
 JOBS = $$(python3 tools/machine.py jobs)
 PREFIX ?= /usr/local
@@ -40,6 +40,12 @@ install: build ## build, then install the programs, libraries and headers into P
 test: build ## build, then every test but the slow ones: labels `unit` and `process`, flaky ones into build/flaky.txt
 	@python3 tools/run_tests.py build -LE slow
 
+test-gpu: setup ## what needs a GPU, on a machine that has one: kernels beside the processor's loops, and training there
+	@$(call configure,default,build)
+	@[[ -e /dev/nvidia0 ]] || { echo 'test-gpu: this machine has no NVIDIA GPU (/dev/nvidia0): make build compiles the tests of the kernels, and none can run'; exit 1; }
+	@cmake --build --preset default -j $(JOBS) --target $$(ninja -C build -t targets all | sed -n 's/^\(gpu[a-z_]*_test\): phony$$/\1/p')
+	@python3 tools/run_tests.py build -R '^gpu'
+
 test-all: build ## the same with the slow ones: every fault scenario, a storm of hostile connections, all Python tests
 	@python3 tools/run_tests.py build
 
@@ -71,6 +77,9 @@ bench-plan: build ## memory and step time as `cohort plan` predicts them against
 
 bench-loading: build ## what loading and augmenting cost of the shortest training step
 	@bench/loading.py build/bin
+
+bench-gpu: build ## on a machine with a GPU: updates and GPT-2 beside torch eager and torch.compile: about ten minutes
+	@"$$(<build/python_path)" bench/gpu.py build/bin
 
 hostile: build ## a million hostile connections to a running job, step times with and without, into build/hostile.jsonl: about twenty minutes; HOSTILE_JOBS=fixed,elastic,hosts,nodes
 	@tests/hostile/check.py build/bin storm

@@ -68,7 +68,7 @@ class Communicator {
   virtual Epoch epoch() const = 0;
   virtual std::string_view transport() const = 0;
 
-  // Not a collective: each rank may allocate what it likes.
+  // Not a collective. Collectives take a GPU's memory, too: a backend reads it in place (nccl), or it goes by way of the host, same bits.
   virtual Region allocate(std::size_t bytes, Device device = Device::cpu) = 0;
 
   virtual void all_reduce(Piece data, Op op, const Call& call = {}) = 0;

@@ -48,20 +48,34 @@ bool GradScaler::finite_on_all(bool finite) const {
   return overflow == 0;
 }
 
+namespace {
+
+// The flag and the factor of gradients on one device: torch wants both where the gradients are.
+struct Unscaling {
+  at::Tensor found, factor;
+  Unscaling(at::Device device, double by)
+      : found(at::zeros({1}, at::TensorOptions().dtype(at::kFloat).device(device))),
+        factor(at::full({1}, by, at::TensorOptions().dtype(at::kFloat).device(device))) {}
+};
+
+}  // namespace
+
 bool GradScaler::unscale(const std::vector<at::Tensor>& parameters) {
   const at::NoGradGuard no_grad;
-  at::Tensor found = at::zeros({1});
-  const at::Tensor factor = at::full({1}, 1 / scale_.value());
+  std::vector<Unscaling> devices;
   std::vector<const void*> now;
   for (const at::Tensor& p : parameters) {
     if (finite_.contains(p.unsafeGetTensorImpl())) continue;
     now.push_back(p.unsafeGetTensorImpl());
     if (!p.grad().defined()) continue;
     at::Tensor values = values_of(p);
-    at::_amp_foreach_non_finite_check_and_unscale_(at::TensorList(&values, 1), found, factor);
+    auto here = std::ranges::find(devices, values.device(), [](const Unscaling& one) { return one.found.device(); });
+    if (here == devices.end()) here = devices.insert(here, Unscaling(values.device(), 1 / scale_.value()));
+    at::_amp_foreach_non_finite_check_and_unscale_(at::TensorList(&values, 1), here->found, here->factor);
   }
-  if (!now.empty()) {
-    const bool finite = finite_on_all(found.item<float>() == 0);
+  if (!now.empty()) {  // once for each device this thread waits for it
+    const bool finite =
+        finite_on_all(std::ranges::all_of(devices, [](const Unscaling& one) { return one.found.item<float>() == 0; }));
     for (const void* p : now) finite_[p] = finite;
   }
   return std::all_of(parameters.begin(), parameters.end(), [&](const at::Tensor& p) { return finite_.at(p.unsafeGetTensorImpl()); });

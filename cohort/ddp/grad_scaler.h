@@ -15,6 +15,7 @@
 // Given a job or a communicator every verdict is one tiny all-reduce: a step is left out on all ranks or on none (behind DataParallel
 // gradients are the same on all ranks, so it needs none). All ranks call in the same order. With several optimizers each steps on the
 // verdict over its own parameters, and update() takes all of them into account. Parameters are fp32 or fp64: they are the master weights.
+// They may be on GPUs, for which unscale() waits: its answer decides what the program does next.
 // Owner: the caller; the communicator must outlive it. Threads: one. Failure: Kind::usage for 16-bit gradients and calls out of order;
 // Kind::corrupt from update() for an overflow at the smallest scale; as the communicator's.
 #pragma once

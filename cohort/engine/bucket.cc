@@ -4,8 +4,8 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <cstring>
 #include <utility>
 
 #include "cohort/base/error.h"
@@ -26,6 +26,11 @@ Dtype type_of(const std::vector<TrainedTensor>& tensors) {
   if (type != at::kFloat && type != at::kDouble)
     throw_failure(Kind::usage, "parameter {} is {}: float and double are trained", tensors[0].name, c10::toString(type));
   return nn::dtype_of(type);
+}
+
+// The parameters', but where the host has their gradients.
+Device device_of_bucket(const std::vector<TrainedTensor>& tensors, const sync::Placement& placement) {
+  return placement.copies_to_device() ? Device::cpu : nn::device_of_tensor(tensors[0].param);
 }
 
 std::vector<sync::Member> members_of(const std::vector<TrainedTensor>& tensors) {
@@ -50,22 +55,23 @@ std::vector<at::Tensor> params_of(const std::vector<TrainedTensor>& tensors) {
 }  // namespace
 
 at::Tensor borrowed(const Piece& values) {
-  return at::from_blob(values.data, {static_cast<std::int64_t>(values.count)}, nn::scalar_type_of(values.dtype));
+  return at::from_blob(values.data, {static_cast<std::int64_t>(values.count)},
+                       at::TensorOptions().dtype(nn::scalar_type_of(values.dtype)).device(nn::torch_device(values.device)));
 }
 
 Bucket::Bucket(int index, const std::vector<TrainedTensor>& tensors, collective::Communicator& comm, sync::Placement placement,
                sync::BufferPool* pool, const sync::Cutting& cutting)
-    : sync::Bucket(index, members_of(tensors), type_of(tensors), comm, std::move(placement), pool, Device::cpu, cutting),
+    : sync::Bucket(index, members_of(tensors), type_of(tensors), comm, placement, pool, device_of_bucket(tensors, placement), cutting),
       params_(params_of(tensors)) {
   attach();
 }
 
 // A storage of its own, not a view in autograd's sense: libtorch's zero_grad() detaches gradients in place, which views refuse.
 at::Tensor Bucket::gradient_view(std::size_t member) const {
-  return nn::tensor(gradients_of(members()[member]), params_[member].sizes(), nn::scalar_type_of(type()));
+  return nn::tensor(gradients_of(members()[member]), params_[member].sizes(), nn::scalar_type_of(type()), device());
 }
 at::Tensor Bucket::parameter_view(std::size_t member) const {
-  return nn::tensor(parameters_of(members()[member]), params_[member].sizes(), nn::scalar_type_of(type()));
+  return nn::tensor(parameters_of(members()[member]), params_[member].sizes(), nn::scalar_type_of(type()), device());
 }
 
 void Bucket::attach() {
@@ -92,8 +98,8 @@ void Bucket::take(std::size_t member) {
   acquire_gradients();
   at::Tensor place = gradient_view(member);
   const at::Tensor dense = grad.layout() == at::kStrided ? grad : grad.to_dense();
-  if (!dense.device().is_cpu()) {
-    came(member) ? place.add_(dense.cpu()) : place.copy_(dense);
+  if (dense.device() != place.device()) {
+    came(member) ? place.add_(dense.to(place.device())) : place.copy_(dense);
   } else if (came(member)) {
     place.add_(dense);
   } else {
@@ -109,7 +115,7 @@ void Bucket::gather() {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     take(i);  // a gradient that was set without a backward
     const Piece place = gradient_piece(members()[i]);
-    if (!came(i)) std::memset(place.data, 0, place.bytes());
+    if (!came(i)) sync::zero(place);
   }
 }
 
@@ -117,6 +123,28 @@ void Bucket::rebase(const collective::Region& fresh) {
   attach();
   sync::Bucket::rebase(fresh);
   for (std::size_t i = 0; i < params_.size(); ++i) params_[i].mutable_grad() = gradient_view(i);
+}
+
+// --- on a GPU
+
+cuda::Stream torch_stream(Device device) {
+  if (device.kind == DeviceKind::cpu) return nullptr;
+  const c10::impl::VirtualGuardImpl gpu(c10::DeviceType::CUDA);
+  return gpu.getStream(nn::torch_device(device)).native_handle();
+}
+
+void Bucket::follow_stream() {
+  if (on_gpu()) stream_ = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(nn::torch_device(device()));
+}
+
+OnStreamOf::OnStreamOf(const Bucket& bucket) : ours_(bucket.stream() ? bucket.stream()->native_handle() : nullptr) {
+  if (bucket.stream()) torch_.reset_stream(*bucket.stream());
+}
+
+optim::GpuMeasure& Bucket::gpu_measure(bool of_reduced) const {
+  auto& measure = measures_[of_reduced ? 1 : 0];
+  if (!measure) measure = std::make_unique<optim::GpuMeasure>(device());
+  return *measure;
 }
 
 namespace {

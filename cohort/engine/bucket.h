@@ -1,12 +1,18 @@
 // A bucket with the model's tensors on its memory: every param.grad and every parameter is a view into what sync::Bucket holds, or is
-// copied in and out where it lies elsewhere (a GPU, a sparse gradient, one that was dropped). All torch of a bucket is here. Owner: Engine.
+// copied in and out where it lies elsewhere (offloaded to the host, a sparse gradient, one that was dropped). Its memory is on the device
+// of its parameters, and what is done with it there follows one stream. All torch of a bucket is here. Owner: Engine.
 // Threads: as sync::Bucket's. Failure: Kind::usage for parameters that cannot be trained.
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <c10/core/StreamGuard.h>
+
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "cohort/cuda/runtime.h"
+#include "cohort/optim/gpu_measure.h"
 #include "cohort/sync/bucket.h"
 
 namespace cohort::engine {
@@ -38,6 +44,12 @@ class Bucket final : public sync::Bucket {
   void copy_from_device() const;  // .. and the other way
   void rebase(const collective::Region& fresh) override;
 
+  // --- on a GPU
+  bool on_gpu() const { return device().kind == DeviceKind::cuda; }
+  void follow_stream();  // from now on its work is enqueued where the calling thread's is
+  const std::optional<c10::Stream>& stream() const { return stream_; }
+  optim::GpuMeasure& gpu_measure(bool of_reduced) const;  // of this rank's own gradients, of the reduced ones
+
  private:
   void move_in(std::size_t member);
   bool lies_here(std::size_t member) const;
@@ -46,7 +58,21 @@ class Bucket final : public sync::Bucket {
   bool pooled() const { return placement().gathers_gradients(); }
 
   const std::vector<at::Tensor> params_;
+  std::optional<c10::Stream> stream_;
+  mutable std::unique_ptr<optim::GpuMeasure> measures_[2];
 };
+
+// This thread works on the bucket's stream while it lives, torch's operators and ours.
+class OnStreamOf {
+ public:
+  explicit OnStreamOf(const Bucket& bucket);
+
+ private:
+  c10::OptionalStreamGuard torch_;
+  cuda::OnStream ours_;
+};
+// torch's current stream of that device, as ours are named; the CPU has none.
+cuda::Stream torch_stream(Device device);
 
 using Buckets = std::vector<std::unique_ptr<Bucket>>;
 

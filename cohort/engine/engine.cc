@@ -13,6 +13,7 @@
 #include "cohort/engine/parameter_gatherer.h"
 #include "cohort/engine/publisher.h"
 #include "cohort/engine/side.h"
+#include "cohort/nn/tensor.h"
 #include "cohort/nn/unshard/unsharder.h"
 #include "cohort/sync/elements.h"
 
@@ -27,12 +28,12 @@ struct Engine::Hook final : torch::autograd::PostAccumulateGradHook {
 
 namespace {
 
-void check(const std::vector<Parameter>& parameters, bool host) {
+void check(const std::vector<Parameter>& parameters) {
   for (const auto& p : parameters) {
     if (!p.tensor.is_leaf()) throw_failure(Kind::usage, "parameter {} is not a leaf: pass the tensor that the module registered", p.name);
-    if (!p.tensor.device().is_cpu() && !host)
-      throw_failure(Kind::usage, "parameter {} is on {}: gradients and updates are on the host, so use sync=zero(stage=2, offload=host)",
-                    p.name, p.tensor.device().str());
+    if (p.tensor.device() != parameters[0].tensor.device())
+      throw_failure(Kind::usage, "parameter {} is on {} and {} on {}: an engine trains on one device, so move the module to it", p.name,
+                    p.tensor.device().str(), parameters[0].name, parameters[0].tensor.device().str());
     if (torch::autograd::impl::post_acc_grad_hooks(p.tensor))
       throw_failure(Kind::usage, "parameter {} has a hook for its gradient already: does another engine train it?", p.name);
   }
@@ -94,12 +95,14 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
       placement_(placement_of(0)),
       codec_(make_codec(codec_of(options_))),
       lanes_(comm_, spans_, comms_, buckets_, arrivals_, context(), placement_.gathers_gradients()) {
-  check(parameters_, placement_.copies_to_device());
+  check(parameters_);
   refuse_options();
   refuse_on_mesh();
+  refuse_on_gpu();
+  const cuda::OnStream on(gpu_stream());
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});  // gradients come from the back of the model to its front
-  if (pooled()) pool_ = std::make_unique<sync::BufferPool>(comm_);
+  if (pooled()) pool_ = std::make_unique<sync::BufferPool>(comm_, device());
   make_buckets(order);
   malloc_trim(0);  // what parameters leave behind would stay with this process, in pieces
   keep_freed_memory();
@@ -175,6 +178,28 @@ void Engine::refuse_on_mesh() const {
            fmt::format("the gradient of {} is whole only when it is summed over more than dp", parameters_[i].name));
 }
 
+Device Engine::device() const { return placement_.copies_to_device() ? Device::cpu : nn::device_of_tensor(parameters_[0].tensor); }
+
+// What keeps or sends models in the host's memory, or computes there with whole tensors.
+void Engine::refuse_on_gpu() const {
+  if (device().kind == DeviceKind::cpu) return;
+  const std::string where = parameters_[0].tensor.device().str(), sync = fmt::format("sync={}", options_.strategy);
+  if (!cuda::available()) cuda::throw_unavailable(fmt::format("parameters on {}", where));
+  const auto refuse = [&](bool wrong, const std::string& what, std::string_view why) {
+    if (wrong) throw_failure(Kind::usage, "{} with parameters on {}: {}", what, where, why);
+  };
+  refuse(strategy_->semantics().drifts() || !strategy_->slots().empty(), sync,
+         "it exchanges models through the host's memory; take all_reduce or zero, or train on the CPU");
+  refuse(!placement_.folder.empty(), sync, "files are mapped into the host's memory; take offload=host, or none");
+  refuse(placement_.buddy, sync, "buddy copies lie in the host's memory; leave buddy=true out");
+  refuse(codec_ != nullptr, codec_ ? fmt::format("codec={}", codec_->spec()) : "", "codecs read the host's memory; take codec=none");
+  refuse(!spans_.plain(), fmt::format("mesh={}", options_.mesh),
+         "layers that ranks share out send activations from the host's memory; take dp alone");
+  if (rule_)
+    refuse(!rule_->runs_on_gpus(), rule_->spec(),
+           "the rule computes with whole tensors on the processor; take one of single elements, or sync=zero(stage=2, offload=host)");
+}
+
 sync::Placement Engine::placement_of(int span) const {
   sync::Placement placement = strategy_->placement(spans_.place(span), spans_.ranks(span));
   placement.span = span;
@@ -240,6 +265,7 @@ void Engine::open_publisher(bool far) {
     if (!placement_.sharded()) return "there is nothing to publish: every rank updates all parameters";
     if (placement_.gathers_parameters()) return "parameters are gathered block by block there already";
     if (placement_.copies_to_device()) return "the host sends updated parameters to the GPU when all of them are there";
+    if (device().kind == DeviceKind::cuda) return "a GPU's parameters are published on its stream, beside what the host does next";
     if (options_.early_update) return "engine.early_update publishes beside backward";
     if (std::ranges::all_of(parameters_, [](const Parameter& p) { return p.unit < 0; }))
       return "no parameter is in a block that could wait";

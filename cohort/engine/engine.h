@@ -17,12 +17,14 @@
 // rank alone, and sums and losses of all ranks are known at sync rounds only (Verdict::sums_of). Evaluate and save under a Consensus.
 // On a mesh of ranks (options.mesh) parameters may be boxes of larger ones: a bucket is reduced along the axes that its parameters say, the
 // vote is of all ranks, and a norm counts every element once, whoever holds it (mesh_spans.h).
+// Where parameters are on a GPU buckets, gradients, the rule's state and the update are, too; the host waits once a step, for the vote.
 // Owner: Trainer, DataParallel or Sharded. Threads: one; backward's hooks only count and mark buckets ready (without lanes, from stage 2
 // on, they reduce the bucket). Failure: the first one, from finish() or backward, naming the bucket; the engine is useless afterwards.
 // The step is in step.cc, the vote in decide.cc, planning of buckets in engine_buckets.cc, checkpoints and buddies in engine_state.cc.
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -31,6 +33,7 @@
 #include "cohort/base/state.h"
 #include "cohort/engine/bucket_plan.h"
 #include "cohort/engine/gradient_arrivals.h"
+#include "cohort/engine/host_mirror.h"
 #include "cohort/engine/lanes.h"
 #include "cohort/engine/mesh_spans.h"
 #include "cohort/engine/options.h"
@@ -50,7 +53,7 @@ class TensorSums;
 
 struct Parameter {
   std::string name;
-  at::Tensor tensor;  // a leaf that requires grad, float or double, on the CPU (on any device with zero(offload=host))
+  at::Tensor tensor;  // a leaf that requires grad, float or double; all on one device
   optim::Group group{};
   int unit = -1;  // ZeRO 3: parameters of one unit are gathered and freed together (nn/unshard/unsharder.h); -1: never freed, as in ZeRO 2
   // --- on a mesh (options.mesh)
@@ -102,6 +105,9 @@ class Engine {
   // One backward per begin(). sync false: its gradients are added to those in place, for a later finish().
   void begin(const optim::StepInfo& step, bool sync = true);
   Verdict finish(std::span<const double> sums = {});
+  // After backward: until its gradients are reduced, on a GPU until that is enqueued; else finish() does it. So a caller that waits for the
+  // GPU before finish(), as for its loss, waits for all of it once.
+  void await_gradients();
   // Called from backward, at the first gradient of a step that synchronises.
   void on_first_gradient(std::function<void()> call) { on_first_ = std::move(call); }
   // Called from finish() when this rank has all that the update needs (gradients and decision()) and nothing has changed: a further vote,
@@ -206,6 +212,9 @@ class Engine {
   void refuse_after_make_whole() const;
   void refuse_options() const;
   void refuse_on_mesh() const;
+  void refuse_on_gpu() const;
+  Device device() const;                                              // of gradients and updates
+  cuda::Stream gpu_stream() const { return torch_stream(device()); }  // of the calling thread
   TrainedTensor trained_tensor(std::size_t parameter) const;
   sync::Placement placement_of(int span) const;
   void reorder();
@@ -260,10 +269,12 @@ class Engine {
   std::size_t updated_ = 0;                          // buckets of the step that was decided
   std::vector<double> own_sums_;                     // of the steps whose sums other ranks do not know yet
   std::int64_t own_steps_ = 0, own_called_off_ = 0;  // so many
+  std::optional<std::vector<BucketReport>> carried_;  // what await_gradients() found
   std::int64_t rounds_ = 0;
   int consensus_depth_ = 0;
   std::vector<collective::Region> drifted_;  // this rank's own parameters, by bucket, while a Consensus lives
   std::function<void()> on_first_, before_update_;
+  mutable HostMirror mirror_;  // where buckets lie on a GPU: what visit() shows of them, until they change
 };
 
 }  // namespace cohort::engine

@@ -57,6 +57,7 @@ void Engine::visit(StateVisitor& visitor) const {
 void Engine::visit(const std::function<void(const StateItem&)>& call) const {
   if (!rule_) return;  // the caller has the parameters
   if (publisher_) publisher_->settle();
+  const cuda::OnStream on(gpu_stream());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     visit_parameter(call, i);
     visit_residuals(call, i);
@@ -74,14 +75,14 @@ void Engine::visit_parameter(const std::function<void(const StateItem&)>& call, 
                  .state = {},
                  .shape = m.is_box ? parameters_[parameter].shard.whole : m.shape,
                  .run = b.owned(m),
-                 .values = b.owned_parameter(m)};
+                 .values = mirror_.of(b.owned_parameter(m))};
   item.share = b.placement().sharded() ? Share::cut : own ? Share::each : Share::identical;
   item.merge = own ? Merge::mean : Merge::copy;
   item.first = item.share == Share::each || m.same_part.me == 0;
   if (m.is_box) item.box = &parameters_[parameter].shard.box;
   if (!drifted_.empty()) item.values = b.all_in(drifted_[bucket_of_[parameter]]).part(m.first, m.count);
   call(item);
-  for (std::size_t k = 0; k < b.specs(m).size(); ++k) call(state_item(item, b.specs(m)[k], b.owned_state(m, k)));
+  for (std::size_t k = 0; k < b.specs(m).size(); ++k) call(state_item(item, b.specs(m)[k], mirror_.of(b.owned_state(m, k))));
   item.group = kStrategy;
   for (const auto& slot : strategy_->slots()) {
     if (!slot.kept) continue;
@@ -154,6 +155,8 @@ void Engine::publish_loaded_state() {
   if (!rule_) return;
   if (publisher_) publisher_->settle();
   if (unsharder_) unsharder_->reset();
+  const cuda::OnStream on(gpu_stream());
+  mirror_.upload();
   for (const auto& b : buckets_) {
     b->copy_from_device();
     strategy_->publish(*b, wire(*b));
@@ -163,6 +166,7 @@ void Engine::publish_loaded_state() {
   visit([&](const StateItem& item) {
     if (item.share == Share::identical && item.box == nullptr) comm_.broadcast(item.values, Rank{0}, {.name = item.parameter});
   });
+  mirror_.upload();
 }
 
 bool Engine::has_finite_model() const {

@@ -8,7 +8,11 @@ namespace cohort::engine {
 
 ParameterGatherer::ParameterGatherer(collective::Communicator& comm, std::vector<const Bucket*> units,
                                      std::unique_ptr<collective::Communicator> thread_comm)
-    : comm_(comm), units_(std::move(units)), thread_comm_(std::move(thread_comm)), pool_(comm), gathers_(units_.size()) {
+    : comm_(comm),
+      units_(std::move(units)),
+      thread_comm_(std::move(thread_comm)),
+      pool_(comm, units_.front()->device()),
+      gathers_(units_.size()) {
   if (thread_comm_)
     thread_ = std::make_unique<JobThread>("parameter gather", [this] {
       thread_comm_->abort({Kind::aborted, "the engine was destroyed while parameters were being gathered", thread_comm_->rank()});
@@ -18,8 +22,10 @@ ParameterGatherer::ParameterGatherer(collective::Communicator& comm, std::vector
 void ParameterGatherer::gather(PendingGather& gather_op, collective::Communicator& comm) {
   const Bucket& unit = *units_[gather_op.unit];
   const Span span{"gather parameters", unit.name(), unit.bytes()};
+  const OnStreamOf on(unit);  // what reads this memory, or read it before, does so there
   gather_op.memory = pool_.acquire(unit.bytes());
-  comm.all_gather(unit.owned_parameters(), unit.all_in(gather_op.memory), {.name = unit.name()}, unit.counts());
+  comm.all_gather(unit.owned_parameters(), unit.all_in(gather_op.memory), {.name = unit.name(), .stream = cuda::current_stream()},
+                  unit.counts());
 }
 
 void* ParameterGatherer::load(std::size_t unit) {

@@ -14,6 +14,7 @@
 #include "cohort/base/trace.h"
 #include "cohort/collective/peers/execute_plan.h"
 #include "cohort/collective/shared/wait_timer.h"
+#include "cohort/cuda/runtime.h"
 #include "cohort/engine/engine.h"
 #include "cohort/engine/side.h"
 #include "cohort/engine/tensor_sums.h"
@@ -33,7 +34,13 @@ void Engine::begin(const optim::StepInfo& step, bool sync) {
   if (syncing_ && !arrivals_.none_yet())
     throw_failure(Kind::usage, "begin() before finish(): gradients of step {} are under way", step_.step);
   if (open_ && pooled() && !syncing_) lanes_.await_carried(pass());  // the backward before this one: its gradients are reduced and added
-  for (const auto& b : buckets_) b->attach();
+  carried_.reset();
+  mirror_.forget();
+  const cuda::OnStream on(gpu_stream());
+  for (const auto& b : buckets_) {
+    b->follow_stream();
+    b->attach();
+  }
   step_ = step;
   step_.clear_grad = !pooled();  // views are added to; other gradients replace what was there
   schedule_ = strategy_->schedule(steps_ + 1);
@@ -92,26 +99,59 @@ collective::Range share_of(std::size_t elements, const sync::Member& m, const sy
   return collective::part_of(elements, holders.count, turn, optim::kMeasureBlock);
 }
 
-// This rank's own gradients of all members.
-void measure_all(const sync::Bucket& bucket, optim::Measure& found) {
-  const auto* const all = static_cast<const std::byte*>(bucket.gradients().data);
-  for (const auto& m : bucket.members()) {
-    const auto part = share_of(m.count, m, m.same_gradient);
-    optim::measure(all + (m.first + part.first) * size_of(bucket.type()), part.size(), bucket.type(), found);
+// each(add): calls add(first, elements) for every run.
+template <class Each>
+const optim::GpuMeasure* measure_runs(const Bucket& bucket, bool of_reduced, const Each& each, optim::Measure& found) {
+  if (!bucket.on_gpu()) {
+    each([&](const std::byte* first, std::size_t count) { optim::measure(first, count, bucket.type(), found); });
+    return nullptr;
   }
+  optim::GpuMeasure& there = bucket.gpu_measure(of_reduced);
+  there.begin();
+  each([&](const std::byte* first, std::size_t count) { there.add(first, count, bucket.type()); });
+  there.end();
+  return &there;
+}
+
+// This rank's own gradients of all members.
+const optim::GpuMeasure* measure_all(const Bucket& bucket, optim::Measure& found) {
+  const auto* const all = static_cast<const std::byte*>(bucket.gradients().data);
+  const auto each = [&](const auto& add) {
+    for (const auto& m : bucket.members()) {
+      const auto part = share_of(m.count, m, m.same_gradient);
+      add(all + (m.first + part.first) * size_of(bucket.type()), part.size());
+    }
+  };
+  return measure_runs(bucket, false, each, found);
 }
 
 // Of the gradients that the update will read this rank's part: what it owns, and where ranks hold the same an even share of the measuring.
 // So every element is counted once, by a rank that holds it. together: else the gradients are this rank's own.
-void measure_part(const sync::Bucket& bucket, bool together, optim::Measure& found) {
-  for (const auto& m : bucket.members()) {
-    const auto part = share_of(bucket.owned(m).count, m, together ? m.same_part : sync::Holders{});
-    const auto* const first = bucket.gradient(m) + part.first * size_of(bucket.type());
-    optim::measure(first, part.size(), bucket.type(), found);
-  }
+const optim::GpuMeasure* measure_part(const Bucket& bucket, bool together, optim::Measure& found) {
+  const auto each = [&](const auto& add) {
+    for (const auto& m : bucket.members()) {
+      const auto part = share_of(bucket.owned(m).count, m, together ? m.same_part : sync::Holders{});
+      add(bucket.gradient(m) + part.first * size_of(bucket.type()), part.size());
+    }
+  };
+  return measure_runs(bucket, true, each, found);
 }
 
 }  // namespace
+
+void read_measures(std::vector<BucketReport>& reports) {
+  bool waited = false;
+  for (BucketReport& r : reports) {
+    if (r.gpu_before == nullptr && r.gpu_after == nullptr) continue;
+    if (!std::exchange(waited, true)) cuda::synchronize(r.bucket->device());  // what follows lies on the same stream
+    optim::Measure before, after;
+    if (r.gpu_before != nullptr) r.gpu_before->read(before);
+    if (r.gpu_after != nullptr) r.gpu_after->read(after);
+    r.before = before.squared;
+    r.after = after.squared;
+    r.finite = after.finite;
+  }
+}
 
 // The last gradient of the bucket has arrived; buckets go in plan order.
 BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, const ReductionPass& pass) {
@@ -121,9 +161,11 @@ BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, 
   const double waited = collective::wait_time().count();
   wire.step = coded_step(pass.step, context.seed);
   wire.number = pass.number;
+  const OnStreamOf on(bucket);
   bucket.gather();  // 1 nothing to copy where gradients are views into the bucket, or were taken as they arrived
   optim::Measure before, after;
-  if (context.measure_before) measure_all(bucket, before);  // the noise of a single rank's gradient, for what adapts to it
+  if (context.measure_before)
+    report.gpu_before = measure_all(bucket, before);  // the noise of a single rank's gradient, for what adapts to it
   const bool together = pass.schedule.commit == sync::Scope::world;
   if (together) context.strategy.reduce_gradients(bucket, wire);                                    // 2
   if (pass.last && pass.schedule.exchanges_before) context.strategy.exchange_models(bucket, wire);  // models of before the update
@@ -132,7 +174,8 @@ BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, 
   report.seconds.reduce = since(start);
   report.before = before.squared;
   if (!pass.last) return report;
-  if (!context.early_update || context.measure_before) measure_part(bucket, together, after);  // for the vote, while memory is hot
+  if (!context.early_update || context.measure_before)
+    report.gpu_after = measure_part(bucket, together, after);  // for the vote, while memory is hot
   report.finite = after.finite;
   report.after = after.squared;
   if (context.early_update) {  // fused: memory is hot, and no vote can skip the step
@@ -142,10 +185,19 @@ BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, 
   return report;
 }
 
+void Engine::await_gradients() {
+  if (carried_ || !syncing_) return;
+  const cuda::OnStream on(gpu_stream());
+  carried_ = lanes_.await_carried(pass());
+}
+
 Verdict Engine::finish(std::span<const double> sums) {
   refuse_after_make_whole();
   if (!syncing_) throw_failure(Kind::usage, "finish() without begin(): the gradients of this step were not waited for");
-  const auto reports = lanes_.await_carried(pass());
+  const cuda::OnStream on(gpu_stream());
+  await_gradients();
+  auto reports = *std::exchange(carried_, std::nullopt);
+  read_measures(reports);
   await_parameters();  // of blocks that did not run: their buckets are updated next
   syncing_ = open_ = false;
   if (side_)
@@ -162,6 +214,7 @@ Verdict Engine::finish(std::span<const double> sums) {
   if (rule_ && verdict.committed && !options_.early_update) update_all();
   if (rule_ && !verdict.committed) zero_gradients();
   arrivals_.clear_touched(parameters_.size());
+  mirror_.forget();
   verdict.seconds.update = since(start);
   close_round(verdict);  // 5
   if (!ordered_) reorder();
@@ -225,7 +278,7 @@ void update(Bucket& bucket, const StepContext& context, const optim::StepInfo& s
   const std::size_t sums = context.rule->needs().sums();
   const auto pass = [&](optim::Slice slice, std::size_t order) {
     slice.sums = std::span(decision.sums).subspan(order * sums, sums);
-    context.in_lane ? context.rule->update(slice, step) : update_by_all(*context.rule, slice, step);
+    context.in_lane || bucket.on_gpu() ? context.rule->update(slice, step) : update_by_all(*context.rule, slice, step);
   };
   for (const auto& m : bucket.members()) {
     if (!decision.missing.empty() && decision.missing[m.order]) continue;
@@ -246,6 +299,8 @@ StepContext Engine::update_context() const { return {.strategy = *strategy_, .ru
 void Engine::finish_step_alone(const Decision& decision) {
   if (step_state_ == StepState::open || step_.step == 0) throw_failure(Kind::bug, "step {} had not come to its vote", step_.step);
   if (step_state_ == StepState::undecided) updated_ = 0;
+  mirror_.forget();
+  const cuda::OnStream on(gpu_stream());
   decision_ = decision;
   step_state_ = StepState::decided;
   settle_codecs();
@@ -254,6 +309,7 @@ void Engine::finish_step_alone(const Decision& decision) {
 }
 
 void Engine::zero_gradients() {
+  const cuda::OnStream on(gpu_stream());
   for (const auto& b : buckets_) {
     b->attach();
     b->clear();

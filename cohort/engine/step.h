@@ -51,9 +51,12 @@ struct BucketReport {
   optim::ExactSum before;  // squared norm of this rank's own gradients, when asked for
   optim::ExactSum after;   // of the reduced ones that this rank owns
   bool finite = true;      // all of those
+  // Of a bucket on a GPU: what measures them there, to be read when its stream has come so far; none: nothing was asked for.
+  const optim::GpuMeasure *gpu_before = nullptr, *gpu_after = nullptr;
   StepSeconds seconds;
 };
 
+void read_measures(std::vector<BucketReport>& reports);  // waits for GPUs, once
 BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, const ReductionPass& pass);
 // A parameter that is missing stays as it is. decision.clip is in the step's scale already.
 void update(Bucket& bucket, const StepContext& context, const optim::StepInfo& step, const Decision& decision);

@@ -29,6 +29,7 @@ const Algebra& thread_algebra() {
 }
 
 void update_by_all(const optim::Optimizer& rule, const optim::Slice& slice, const optim::StepInfo& step) {
+  if (slice.device.kind == DeviceKind::cuda) return rule.update(slice, step);  // its threads are the GPU's
   if (rule.needs().grain == optim::Grain::tensor) return update_whole(rule, slice, step);
   at::parallel_for(0, static_cast<std::int64_t>(slice.count), kGrain, [&](std::int64_t first, std::int64_t last) {
     std::vector<void*> state;

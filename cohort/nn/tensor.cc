@@ -60,20 +60,30 @@ at::ScalarType scalar_type_of(collective::Dtype dtype) {
   throw_failure(Kind::bug, "dtype {} has no row in nn/tensor.cc", static_cast<int>(dtype));
 }
 
+collective::Device device_of_tensor(const at::Tensor& tensor) {
+  const at::Device device = tensor.device();
+  if (device.is_cpu()) return collective::Device::cpu;
+  if (device.is_cuda()) return {DeviceKind::cuda, device.index()};
+  throw_failure(Kind::usage, "this communicator moves memory of the CPU and of CUDA GPUs, the tensor is on {}; move it with .cpu() first",
+                device.str());
+}
+
+at::Device torch_device(collective::Device device) {
+  return device.kind == DeviceKind::cpu ? at::Device(at::kCPU) : at::Device(at::kCUDA, device.index);
+}
+
 collective::Piece piece(const at::Tensor& tensor) {
   if (!tensor.defined()) throw_failure(Kind::usage, "an undefined tensor cannot take part in a collective; did backward reach it?");
-  if (!tensor.device().is_cpu()) {
-    throw_failure(Kind::usage, "this communicator moves CPU memory, the tensor is on {}; move it with .cpu() first", tensor.device().str());
-  }
+  const collective::Device device = device_of_tensor(tensor);
   if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
     throw_failure(Kind::usage, "a tensor of sizes [{}] is not contiguous, so its elements are not one block of memory; pass .contiguous()",
                   fmt::join(tensor.sizes(), ", "));
   }
   if (tensor.is_conj() || tensor.is_neg()) throw_failure(Kind::usage, "a lazily negated or conjugated tensor: pass .resolve_neg() first");
-  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), dtype_of(tensor.scalar_type()), collective::Device::cpu};
+  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), dtype_of(tensor.scalar_type()), device};
 }
 
-at::Tensor tensor(const collective::Region& region, at::IntArrayRef sizes, at::ScalarType type) {
+at::Tensor tensor(const collective::Region& region, at::IntArrayRef sizes, at::ScalarType type, collective::Device device) {
   const std::size_t wanted = elements(sizes) * collective::size_of(dtype_of(type));
   if (wanted > region.bytes()) {
     throw_failure(Kind::usage, "a {} tensor of sizes [{}] takes {} bytes, the region has {}; allocate more", c10::toString(type),
@@ -81,7 +91,7 @@ at::Tensor tensor(const collective::Region& region, at::IntArrayRef sizes, at::S
   }
   // The deleter holds a Region, and with it the memory, until the last tensor on this storage goes.
   return at::from_blob(
-      region.data(), sizes, [region](void*) {}, at::TensorOptions().dtype(type));
+      region.data(), sizes, [region](void*) {}, at::TensorOptions().dtype(type).device(torch_device(device)));
 }
 
 void all_reduce(collective::Communicator& comm, const at::Tensor& tensor, collective::Op op, const collective::Call& call) {
@@ -103,7 +113,7 @@ at::Tensor all_gather(collective::Communicator& comm, const at::Tensor& tensor, 
   const collective::Piece mine = piece(tensor);
   std::vector<std::int64_t> sizes{comm.size()};
   sizes.insert(sizes.end(), tensor.sizes().begin(), tensor.sizes().end());
-  at::Tensor all = at::empty(sizes, at::TensorOptions().dtype(tensor.scalar_type()));
+  at::Tensor all = at::empty(sizes, tensor.options().requires_grad(false));
   comm.all_gather(mine, piece(all), call);
   return all;
 }

@@ -5,6 +5,9 @@
 // Only +, -, *, / and sqrt, each correctly rounded, so that vectors of any width give the bits of the plain loop. No std::pow and no
 // std::fma in a Pass; a condition on a constant of the step is a template parameter (with_flag), not a branch.
 // For the rules' own files, which compile with -O3 -fno-math-errno (CMakeLists.txt): neither may change a bit.
+// Where there is nvcc those of CMakeLists.txt's cohort_gpu_rules are compiled once more, for GPUs, with the loops of
+// gpu_elementwise.cuh: the same file makes the same rule for both. What a header for several of them defines stands in COHORT_RULES, else
+// the two would be one to the linker.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -15,6 +18,13 @@
 #include "cohort/base/isa.h"
 #include "cohort/optim/measure.h"
 #include "cohort/optim/optimizer.h"
+#ifdef __CUDACC__
+#define COHORT_RULES for_gpus
+#undef COHORT_INLINE
+#define COHORT_INLINE __host__ __device__ __forceinline__
+#else
+#define COHORT_RULES for_processors
+#endif
 
 namespace cohort::optim {
 
@@ -26,6 +36,14 @@ template <class Call>
 void with_real(Dtype real, const Call& call) {
   real == Dtype::f32 ? call(float{}) : call(double{});
 }
+
+}  // namespace cohort::optim
+
+#ifdef __CUDACC__
+#include "cohort/optim/gpu_elementwise.cuh"
+#else
+
+namespace cohort::optim {
 
 namespace inner {
 
@@ -96,3 +114,5 @@ void add_squares_after(const Pass& pass, const Slice& slice, StepInfo info, Exac
 }
 
 }  // namespace cohort::optim
+
+#endif

@@ -1,5 +1,6 @@
 #include "cohort/optim/exact_sum.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -21,6 +22,13 @@ void ExactSum::add(ExactSum other) {
   for (std::size_t i = 0; i < kLimbs; ++i) limbs_[i] += other.limbs_[i];
   infinite_ = infinite_ || other.infinite_;
   carry();
+}
+
+void ExactSum::add_limbs(std::span<const std::uint64_t> limbs, bool infinite) {
+  ExactSum other;
+  std::copy_n(limbs.begin(), kLimbs, other.limbs_.begin());
+  other.infinite_ = infinite;
+  add(other);
 }
 
 double ExactSum::value() const {

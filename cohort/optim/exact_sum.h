@@ -31,6 +31,9 @@ class ExactSum {
   }
   void add(ExactSum other);
 
+  // What was added up elsewhere as add() does: limbs of less than 2^64, and whether a number was not finite.
+  void add_limbs(std::span<const std::uint64_t> limbs, bool infinite);
+
   double value() const;                                 // the nearest double to the leading 65 bits or more
   void write(std::span<double> words) const;            // kWords of them, to be summed over the ranks
   static ExactSum read(std::span<const double> words);  // what write() of all ranks added up to

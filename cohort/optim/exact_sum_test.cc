@@ -71,5 +71,18 @@ TEST(ExactSum, IsInfiniteWhenANumberIsOrTheSumIsTooLarge) {
   EXPECT_TRUE(std::isinf(sum_of({1.5e308, 1.5e308})));
 }
 
+TEST(ExactSum, TakesLimbsThatWereAddedUpElsewhere) {
+  ExactSum here, whole;
+  std::array<std::uint64_t, ExactSum::kLimbs> limbs{};
+  limbs[33] = 5ULL << 32U;  // carried on: 2^-1074 (5 2^32) 2^(32 33) is 5 2^14
+  here.add(3);
+  whole.add(3);
+  whole.add(5 * 0x1p14);
+  here.add_limbs(limbs, false);
+  EXPECT_EQ(here.value(), whole.value());
+  here.add_limbs(limbs, true);
+  EXPECT_EQ(here.value(), std::numeric_limits<double>::infinity());
+}
+
 }  // namespace
 }  // namespace cohort::optim

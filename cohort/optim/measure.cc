@@ -6,6 +6,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/isa.h"
+#include "cohort/optim/gpu_measure.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -93,6 +94,17 @@ void add_squares(const void* data, std::size_t count, Dtype dtype, ExactSum& sum
   const auto* const bytes = static_cast<const std::byte*>(data);
   for (std::size_t at = 0; at < count; at += kMeasureBlock)
     sum.add(block_squares(bytes + at * size_of(dtype), std::min(kMeasureBlock, count - at), dtype));
+}
+
+void add_squares(const Slice& slice, const void* data, ExactSum& sum) {
+  if (slice.device.kind == DeviceKind::cpu) return add_squares(data, slice.count, slice.dtype, sum);
+  Measure found;
+  GpuMeasure& here = GpuMeasure::of_this_thread(slice.device);
+  here.begin();
+  here.add(data, slice.count, slice.dtype);
+  here.end();
+  here.await(found);
+  sum.add(found.squared);
 }
 
 double squared_norm(const void* data, std::size_t count, Dtype dtype) {

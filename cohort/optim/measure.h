@@ -22,6 +22,8 @@ struct Measure {
 
 void measure(const void* data, std::size_t count, Dtype dtype, Measure& sum);  // adds to what was found before
 void add_squares(const void* data, std::size_t count, Dtype dtype, ExactSum& sum);
+// Of a run of the slice, as long as it is, wherever it lies.
+void add_squares(const Slice& slice, const void* data, ExactSum& sum);
 double block_squares(const void* data, std::size_t count, Dtype dtype);  // of one block
 double squared_norm(const void* data, std::size_t count, Dtype dtype);
 bool all_finite(const void* data, std::size_t count, Dtype dtype);

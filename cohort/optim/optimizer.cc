@@ -5,7 +5,9 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/registry.h"
+#include "cohort/cuda/runtime.h"
 #include "cohort/optim/exact_sum.h"
+#include "cohort/optim/gpu_rule_rows.inc"
 #include "cohort/optim/rule.h"
 #include "cohort/optim/rule_rows.inc"
 
@@ -81,7 +83,17 @@ std::vector<StateSpec> Optimizer::state(const TensorInfo& tensor) const {
 
 void Optimizer::update(const Slice& slice, const StepInfo& info) const {
   check(*this, slice, info, needs().sums());
-  if (slice.count > 0) apply(slice, info);
+  if (slice.count > 0) on(slice).apply(slice, info);
+}
+
+const Optimizer& Optimizer::on(const Slice& slice) const {
+  if (slice.device.kind == DeviceKind::cpu) return *this;
+  if (gpu_ != nullptr) return *gpu_;
+  if (!cuda::built()) cuda::throw_unavailable(fmt::format("optim: a slice of {} on a GPU", slice.name));
+  throw_failure(
+      Kind::usage,
+      "optim: {} computes with whole tensors on the processor, and {} lies on a GPU: take a rule of single elements, or offload=host", spec_,
+      slice.name);
 }
 
 void Optimizer::measure(int round, const Slice& slice, const StepInfo& info, std::span<ExactSum> sums) const {
@@ -90,7 +102,7 @@ void Optimizer::measure(int round, const Slice& slice, const StepInfo& info, std
     throw_failure(Kind::usage, "optim: {} measures {} sums of a tensor in each of {} rounds, not {} in round {}", spec_, each,
                   needs().rounds, sums.size(), round);
   check(*this, slice, info, each * static_cast<std::size_t>(round));
-  if (slice.count > 0) add_sums(round, slice, info, sums);
+  if (slice.count > 0) on(slice).add_sums(round, slice, info, sums);
 }
 
 std::span<const Rule* const> rules() { return kRuleRows; }
@@ -101,6 +113,8 @@ std::unique_ptr<Optimizer> make(std::string_view text) {
   const Rule& rule = rule_named(spec.name);
   auto optimizer = rule.make(rule.schema().read(spec));
   optimizer->spec_ = spelled_out(rule.schema(), spec);
+  for (const Rule* gpu : kGpuRuleRows)
+    if (gpu->name == rule.name) optimizer->gpu_ = gpu->make(gpu->schema().read(spec));
   return optimizer;
 }
 

@@ -11,6 +11,7 @@
 // state may have any shape. The same tensor gives the same bits then, whoever updates it and on any number of threads.
 //   std::vector<StateSpec> state = rule->state({"fc.weight", {10, 512}});                    // row_var {10, 1}, col_var {1, 512}
 // A rule that looks at layers (taps) or asks other ranks (side) gets its turn in prepare(): side.h.
+// A slice may lie on a GPU: rules of single elements are compiled for both from one file, and give the same bits (gpu_elementwise.cuh).
 // Owner: whoever called make(). Threads: any number at once, on slices that do not overlap.
 // Failure: Kind::usage before anything is written.
 // To add a rule: rule/<word>.cc with its formula and `row_<word>`, the word in rule/CMakeLists.txt, rule/<word>_test.cc.
@@ -48,6 +49,7 @@ struct Slice {
   std::string_view name{};                // of its tensor
   std::span<const std::int64_t> shape{};  // likewise
   std::size_t first = 0;                  // its first element, counted from the tensor's
+  Device device{};                        // where all of that lies; a GPU's: the update is enqueued on the thread's stream (cuda/runtime.h)
 };
 
 // The part [first, first + count) of a slice; state: keeps the pointers that it borrows.
@@ -100,6 +102,7 @@ class Optimizer {
   // it finds out must not count before update(), which is not called for a step that is called off.
   virtual void prepare(Side& /*side*/) {}
   const std::string& spec() const { return spec_; }  // canonical, every parameter spelled out: for checkpoints
+  bool runs_on_gpus() const { return gpu_ != nullptr; }  // of slices there; in a build without nvcc none does
 
   void update(const Slice& slice, const StepInfo& info) const;  // checks, then one fused pass over memory
   // Adds what the slice contributes to its tensor's sums of this round; reads only. It begins with its tensor, or whole blocks of measuring
@@ -111,7 +114,9 @@ class Optimizer {
   friend std::unique_ptr<Optimizer> make(std::string_view spec);
   virtual void apply(const Slice& slice, const StepInfo& info) const = 0;  // count > 0 and everything checked
   virtual void add_sums(int /*round*/, const Slice& /*slice*/, const StepInfo& /*info*/, std::span<ExactSum> /*sums*/) const {}  // likewise
+  const Optimizer& on(const Slice& slice) const;  // what updates a slice that lies there
   std::string spec_;
+  std::unique_ptr<Optimizer> gpu_;  // the same rule, compiled for GPUs
 };
 
 // Whether a slice is all of its tensor.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "cohort/base/bytes.h"
@@ -47,6 +46,7 @@ Bucket::Bucket(int index, std::vector<Member> members, Dtype type, collective::C
       pool_(pool),
       owned_{0, count_},
       name_(name_of(index, members_)) {
+  grads_.device = device_;
   if (!pooled()) grads_ = {comm.allocate(bytes(), device_), 0, {MemoryClass::gradients, bytes()}, device_};
   if (!placement_.sharded()) return;
   std::vector<Range> tensors;
@@ -55,7 +55,7 @@ Bucket::Bucket(int index, std::vector<Member> members, Dtype type, collective::C
   for (std::size_t r = 0; r + 1 < edges_.size(); ++r) counts_.push_back(edges_[r + 1] - edges_[r]);
   owned_ = range_of(placement_.me);
   const std::size_t own_bytes = owned_.count * size_of(type_);
-  if (pooled()) sums_ = {pages_for(own_bytes, 0), owned_.first, {MemoryClass::gradients, own_bytes}, device_};
+  if (pooled()) sums_ = {memory_for(own_bytes, 0, device_), owned_.first, {MemoryClass::gradients, own_bytes}, device_};
   came_.assign(members_.size(), false);
 }
 
@@ -96,7 +96,7 @@ void Bucket::mark_reduced() {
 }
 
 void Bucket::clear() {
-  if (!pooled()) return void(std::memset(grads_.region.data(), 0, bytes()));
+  if (!pooled()) return zero(gradients());
   came_.assign(members_.size(), false);
   summed_ = false;
   if (grads_.here()) pool_->release(std::exchange(grads_.region, {}));
@@ -106,7 +106,7 @@ void Bucket::rebase(const collective::Region& fresh) {
   if (fresh.bytes() < bytes()) throw_failure(Kind::usage, "{}: {} bytes do not fit into a region of {}", name_, bytes(), fresh.bytes());
   if (pooled()) throw_failure(Kind::usage, "{}: its gradients have no memory of their own to move", name_);
   if (fresh.data() == grads_.region.data()) return;
-  std::memcpy(fresh.data(), grads_.region.data(), bytes());
+  copy(all_in(fresh), gradients());
   grads_.region = fresh;
 }
 
@@ -124,8 +124,8 @@ void Bucket::reduce_by(std::shared_ptr<const codec::Codec> codec, collective::Co
 void Bucket::mark_consumed() {
   summed_ = false;
   if (placement_.sharded() && !pooled()) {  // the update left zeros in the own piece
-    std::memset(grads_.region.data(), 0, owned_.first * size_of(type_));
-    std::memset(grads_.at(owned_.last(), type_), 0, (count_ - owned_.last()) * size_of(type_));
+    zero(grads_.piece({0, owned_.first}, type_));
+    zero(grads_.piece({owned_.last(), count_ - owned_.last()}, type_));
   }
   page_out_state();
 }

@@ -13,7 +13,7 @@ void Bucket::allocate_parameters(collective::Communicator& comm) {
   const bool own_alone = placement_.gathers_parameters(), on_disk = own_alone && placement_.master_on_disk();
   const std::size_t held = own_alone ? owned_.count * size_of(type_) : bytes();
   // Where peers gather them they lie in the communicator's memory, else in pages of this process, or on disk.
-  params_ = {!placement_.sharded() ? pages_for(held, 1)
+  params_ = {!placement_.sharded() ? memory_for(held, 1, device_)
              : on_disk             ? file_for(held, placement_.folder)
                                    : comm.allocate(std::max(held, kCacheLine), device_),
              own_alone ? owned_.first : 0, on_disk ? Ledger::Entry{} : Ledger::Entry{MemoryClass::parameters, held}, device_};
@@ -21,7 +21,7 @@ void Bucket::allocate_parameters(collective::Communicator& comm) {
 
 Slot Bucket::allocate_run(std::size_t bytes, std::size_t which) const {
   if (placement_.state_on_disk()) return {file_for(bytes, placement_.folder), owned_.first, {}, device_};
-  return {pages_for(bytes, which), owned_.first, {MemoryClass::optimizer, bytes}, device_};
+  return {memory_for(bytes, which, device_), owned_.first, {MemoryClass::optimizer, bytes}, device_};
 }
 
 void Bucket::allocate_state(const optim::Optimizer& rule) {
@@ -88,13 +88,14 @@ optim::Slice Bucket::slice(const Member& m, std::vector<void*>& state) const {
           .weight_decay = m.group.weight_decay,
           .name = m.name,
           .shape = m.shape,
-          .first = owned(m).first};
+          .first = owned(m).first,
+          .device = device_};
 }
 
 collective::Piece Bucket::open_slot(const std::string& name, collective::Communicator* comm, bool per_tensor) {
   if (!extra_.contains(name)) {
     const std::size_t size = (per_tensor ? members_.size() : count_) * size_of(type_);
-    auto region = comm != nullptr ? comm->allocate(size, device_) : pages_for(size, 2 + states_.size() + extra_.size());
+    auto region = comm != nullptr ? comm->allocate(size, device_) : memory_for(size, 2 + states_.size() + extra_.size(), device_);
     extra_.emplace(name, Extra{{std::move(region), 0, {MemoryClass::optimizer, size}, device_}, per_tensor});
   }
   return slot(name);

@@ -22,7 +22,7 @@ collective::Region BufferPool::acquire(std::size_t bytes) {
     entries_.erase(entry);
     free_.erase(largest);
   }
-  collective::Region region = comm_.allocate(bytes);
+  collective::Region region = comm_.allocate(bytes, device_);
   entries_.emplace_back(MemoryClass::buckets, region.bytes());
   bytes_ += region.bytes();
   return region;

@@ -12,7 +12,7 @@ namespace cohort::sync {
 
 class BufferPool {
  public:
-  explicit BufferPool(collective::Communicator& comm) : comm_(comm) {}
+  explicit BufferPool(collective::Communicator& comm, Device device = Device::cpu) : comm_(comm), device_(device) {}
   collective::Region acquire(std::size_t bytes);  // at least so many; what is in it is left over from before
   void release(collective::Region region);
   std::size_t in_use() const;  // regions acquired and not released
@@ -20,6 +20,7 @@ class BufferPool {
 
  private:
   collective::Communicator& comm_;
+  const Device device_;
   mutable std::mutex mutex_;
   std::vector<collective::Region> free_;  // guarded by mutex_, as all below
   std::vector<Ledger::Entry> entries_;

@@ -4,18 +4,17 @@
 #include <cstring>
 
 #include "cohort/base/error.h"
-#include "cohort/optim/measure.h"
+#include "cohort/cuda/elements.h"
+#include "cohort/cuda/runtime.h"
+#include "cohort/optim/gpu_measure.h"
 
 namespace cohort::sync {
 namespace {
 
-void check(const Piece& a) {
-  if (a.device.kind != DeviceKind::cpu) throw_failure(Kind::bug, "{} elements of a GPU in a pass over memory of the CPU", a.count);
-}
+bool on_gpu(const Piece& a) { return a.device.kind == DeviceKind::cuda; }
 
 void check(const Piece& a, const Piece& b) {
-  check(a);
-  check(b);
+  if (a.device != b.device) throw_failure(Kind::bug, "{} elements of a GPU meet as many that lie elsewhere", a.count);
   if (a.count != b.count || a.dtype != b.dtype)
     throw_failure(Kind::bug, "{} {} elements meet {} of {}", a.count, name_of(a.dtype), b.count, name_of(b.dtype));
 }
@@ -23,7 +22,6 @@ void check(const Piece& a, const Piece& b) {
 // call(x, y): the new value of x.
 template <class Call>
 void pass(const Piece& to, const Piece& from, const Call& call) {
-  check(to, from);
   const auto over = [&](auto zero) {
     using T = decltype(zero);
     T* const x = static_cast<T*>(to.data);
@@ -36,7 +34,7 @@ void pass(const Piece& to, const Piece& from, const Call& call) {
 }  // namespace
 
 void fill(const Piece& to, double value) {
-  check(to);
+  if (on_gpu(to)) return cuda::fill(to, value);
   const auto over = [&](auto zero) {
     using T = decltype(zero);
     std::fill_n(static_cast<T*>(to.data), to.count, static_cast<T>(value));
@@ -46,22 +44,27 @@ void fill(const Piece& to, double value) {
 
 void copy(const Piece& to, const Piece& from) {
   check(to, from);
+  if (on_gpu(to)) return cuda::copy(to, from);
   if (to.count > 0) std::memcpy(to.data, from.data, to.bytes());
 }
 
 void swap(const Piece& a, const Piece& b) {
   check(a, b);
+  if (on_gpu(a)) return cuda::swap(a, b);
   auto* const x = static_cast<std::byte*>(a.data);
   std::swap_ranges(x, x + a.bytes(), static_cast<std::byte*>(b.data));
 }
 
 void add(const Piece& to, const Piece& from) {
+  check(to, from);
+  if (on_gpu(to)) return cuda::add(to, from);
   pass(to, from, [](auto x, auto y) { return x + y; });
 }
 
 void subtract(const Piece& to, const Piece& a, const Piece& b) {
   check(to, a);
   check(to, b);
+  if (on_gpu(to)) return cuda::subtract(to, a, b);
   const auto over = [&](auto zero) {
     using T = decltype(zero);
     T* const out = static_cast<T*>(to.data);
@@ -72,21 +75,42 @@ void subtract(const Piece& to, const Piece& a, const Piece& b) {
 }
 
 void add_scaled(const Piece& to, double scale, const Piece& from) {
+  check(to, from);
+  if (on_gpu(to)) return cuda::add_scaled(to, scale, from);
   pass(to, from, [scale](auto x, auto y) { return x + static_cast<decltype(x)>(scale) * y; });
 }
 
 void lerp(const Piece& to, double share, const Piece& from) {
+  check(to, from);
+  if (on_gpu(to)) return cuda::lerp(to, share, from);
   pass(to, from, [share](auto x, auto y) { return x + static_cast<decltype(x)>(share) * (y - x); });
 }
 
 void scale(const Piece& to, double by) {
+  if (on_gpu(to)) return cuda::scale(to, by);
   pass(to, to, [by](auto x, auto) { return x * static_cast<decltype(x)>(by); });
 }
 
 void divide(const Piece& to, const Piece& from, double by) {
+  check(to, from);
+  if (on_gpu(to)) return cuda::divide(to, from, by);
   pass(to, from, [by](auto, auto y) { return y / static_cast<decltype(y)>(by); });
 }
 
-bool all_finite(const Piece& values) { return optim::all_finite(values.data, values.count, values.dtype); }
+void zero(const Piece& to) {
+  if (on_gpu(to)) return cuda::zero(to.data, to.bytes(), to.device);
+  if (to.count > 0) std::memset(to.data, 0, to.bytes());
+}
+
+bool all_finite(const Piece& values) {
+  if (!on_gpu(values)) return optim::all_finite(values.data, values.count, values.dtype);
+  optim::GpuMeasure& here = optim::GpuMeasure::of_this_thread(values.device);
+  optim::Measure found;
+  here.begin();
+  here.add(values.data, values.count, values.dtype);
+  here.end();
+  here.await(found);
+  return found.finite;
+}
 
 }  // namespace cohort::sync

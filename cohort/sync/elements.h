@@ -1,6 +1,6 @@
 // Passes over the elements of Pieces (f32 or f64) that strategies and buckets need beside the optimizer's: rounded at each operation, so
-// that the compiler's vectors give the bits of a plain loop.
-// Threads: any. Failure: Kind::bug for pieces of different counts or types.
+// that the compiler's vectors, and a GPU's threads, give the bits of a plain loop. On a GPU they are enqueued (cuda/runtime.h).
+// Threads: any. Failure: Kind::bug for pieces of different counts, types or devices.
 #pragma once
 #include "cohort/base/piece.h"
 
@@ -15,6 +15,7 @@ void add_scaled(const Piece& to, double scale, const Piece& from);  // to += sca
 void lerp(const Piece& to, double share, const Piece& from);        // to = to + share (from - to)
 void scale(const Piece& to, double by);                             // to *= by
 void divide(const Piece& to, const Piece& from, double by);         // to = from / by
-bool all_finite(const Piece& values);
+void zero(const Piece& to);  // of any type
+bool all_finite(const Piece& values);  // of a GPU: it is waited for
 
 }  // namespace cohort::sync

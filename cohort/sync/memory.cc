@@ -8,10 +8,12 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "cohort/base/bytes.h"
 #include "cohort/base/fd.h"
 #include "cohort/base/pages.h"
+#include "cohort/cuda/runtime.h"
 
 namespace cohort::sync {
 namespace {
@@ -32,6 +34,13 @@ collective::Region pages_for(std::size_t bytes, std::size_t which) {
   auto pages = huge_pages(bytes + skew);
   void* const data = static_cast<std::byte*>(pages.get()) + skew;
   return collective::Region{std::move(pages), data, bytes};
+}
+
+collective::Region memory_for(std::size_t bytes, std::size_t which, Device device) {
+  if (device.kind == DeviceKind::cpu) return pages_for(bytes, which);
+  auto memory = cuda::allocate(bytes, device);
+  void* const data = memory.get();
+  return collective::Region{std::move(memory), data, bytes};
 }
 
 collective::Region file_for(std::size_t bytes, const std::string& folder) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <optional>
 
+#include "cohort/cuda/runtime.h"
 #include "cohort/sync/bucket.h"
 
 namespace cohort::sync {
@@ -15,7 +16,9 @@ struct Wire {
   std::int64_t number = 1;  // of the step, as Strategy::schedule() counts: all ranks have the same, also those that skip one
   int mean_of = 0;          // what a mean divides by, where it is not the communicator's ranks: those of dp, on a mesh
 
-  collective::Call call(const Bucket& bucket) const { return {.name = bucket.name(), .deadline = deadline}; }
+  collective::Call call(const Bucket& bucket) const {
+    return {.name = bucket.name(), .deadline = deadline, .stream = cuda::current_stream()};
+  }
   // Gradients become their sum or average, on all ranks or each rank's piece on its owner, as the placement says. Without a codec it is the
   // collective itself, and nothing is copied.
   void reduce(Bucket& bucket, collective::Op op) const;

@@ -172,8 +172,8 @@ void fields(TrainConfig& c, FieldList& f) {
   f("epochs", c.epochs, Range{0, 1e6}, "passes over the training set; 0: steps decides");
   f("steps", c.steps, Range{0, 1e12}, "updates; 0: epochs decides; with both, whichever ends first");
   f("device", c.device,
-    "where the model computes: cpu, cuda (a GPU for each rank of a host, by turns), cuda:1; a GPU wants sync=zero(stage=2, offload=host) "
-    "or stage 3");
+    "where the model computes and is updated: cpu; cuda, a GPU for each rank of a host; cuda:1, that one, which ranks may share; with "
+    "all_reduce and zero (docs/gpu.md)");
   f("threads", c.threads, Range{0, 1024}, "threads a rank computes with; 0: its share of the cores");
   f("sync_batch_norm", c.sync_batch_norm, "batch norm over the samples of all ranks");
   f("precision", c.precision, Words{"fp32", "bf16", "fp16"},
@@ -233,7 +233,26 @@ void check_codec(const TrainConfig& config) {
                   "codec={} with engine.early_update: what a codec keeps follows the verdict of the step; turn off one of them", spec);
 }
 
-// Gradients, state and updates are the host's, so a model on a GPU says where its parameters go.
+// What exchanges models through the host's memory, or computes there with whole tensors, does not train on a GPU. The engine refuses the
+// same (engine.cc), of programs without settings.
+void check_gpu(const TrainConfig& config) {
+  const auto refuse = [&](bool wrong, const std::string& what, std::string_view why) {
+    if (wrong) throw_failure(Kind::usage, "{} with device={}: {}", what, config.device, why);
+  };
+  const auto strategy = sync::make(config.sync);
+  const sync::Placement placement = placement_of(config);
+  const std::string sync = fmt::format("sync={}", config.sync);
+  refuse(strategy->semantics().drifts() || !strategy->slots().empty(), sync,
+         "it exchanges models through the host's memory; take all_reduce or zero, or device=cpu");
+  refuse(!placement.folder.empty(), sync, "files are mapped into the host's memory; take offload=host, or none");
+  refuse(placement.buddy, sync, "buddy copies lie in the host's memory; leave buddy=true out");
+  const std::string codec = engine::codec_of(engine_options(config));
+  refuse(codec != "none", "codec=" + codec, "codecs read the host's memory; take codec=none and comm_dtype=fp32");
+  const optim::Needs needs = optim::make(config.optimizer)->needs();
+  refuse(needs.grain == optim::Grain::tensor || needs.taps || needs.side, "optimizer=" + config.optimizer,
+         "the rule computes with whole tensors on the processor; take one of single elements, or sync=zero(stage=2, offload=host)");
+}
+
 void check_device(const TrainConfig& config) {
   const std::string& device = config.device;
   const bool numbered = device.starts_with("cuda:") && device.size() > 5 && device.size() < 9 &&
@@ -247,10 +266,7 @@ void check_device(const TrainConfig& config) {
         "sync={}: offload=host is for a model on a GPU (device=cuda); on the CPU everything lies in the host's memory already, and "
         "offload=file:FOLDER takes it to a disk",
         config.sync);
-  if (device != "cpu" && !host)
-    throw_failure(Kind::usage,
-                  "device={} with sync={}: say sync=zero(stage=2, offload=host), or stage 3; other strategies train on the CPU", device,
-                  config.sync);
+  if (device != "cpu" && !host) check_gpu(config);
   const char* const only_cpu = config.sync_batch_norm   ? "sync_batch_norm"
                                : config.engine.autotune ? "engine.autotune"
                                : config.observe.plan    ? "observe.plan"

@@ -49,12 +49,5 @@ TEST_P(GpuOffload, RepeatsBitForBitOnEveryRank) {
 INSTANTIATE_TEST_SUITE_P(All, GpuOffload,
                          testing::Combine(testing::Values(kTinyMlp, kSmallGpt), testing::Values(2, 3), testing::Values(0, 1)));
 
-TEST(Gpu, OtherStrategiesAreRefusedWithWhatToDo) {
-  TrainCase train_case = case_of(kTinyMlp, at::kFloat);
-  train_case.rows = {4};
-  train_case.device = at::Device(at::kCUDA, 0);
-  EXPECT_THAT(failure_of([&] { train_ranks(train_case); }).what, testing::HasSubstr("zero(stage=2, offload=host)"));
-}
-
 }  // namespace
 }  // namespace cohort::engine

@@ -43,6 +43,7 @@ Finding judge_shm_folder(std::uint64_t bytes);
 Finding judge_load(double one_minute, int cores);
 Finding judge_torch(std::string_view python, std::string_view version, bool cxx11_abi, std::string_view cuda);
 Finding judge_worker(std::string_view path, bool starts, std::string_view last_line);
+Finding judge_kernels(bool built, bool driver_sees, int seen);  // of GPUs; driver_sees: nvidia-smi finds one; seen: by this process
 Finding judge_congestion(std::string_view current, std::string_view available);
 
 double load_now();  // over the last minute; 0 when unknown

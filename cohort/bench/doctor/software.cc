@@ -12,6 +12,7 @@
 #include "cohort/collective/cost/calibration_file.h"
 #include "cohort/collective/cost/cost.h"
 #include "cohort/collective/plugin/backend.h"
+#include "cohort/cuda/runtime.h"
 #include "cohort/launch/worker_program.h"
 
 namespace cohort::bench::doctor {
@@ -102,12 +103,23 @@ void look_at_backends(Findings& findings) {
   }
 }
 
+Finding judge_kernels(bool built, bool driver_sees, int seen) {
+  if (!built)
+    return {driver_sees ? Level::warn : Level::note, "cuda", "this build has no CUDA kernels: nvcc was not there when it was made",
+            driver_sees ? "for device=cuda install the CUDA toolkit and build again; sync=zero(stage=2, offload=host) works without" : ""};
+  if (seen > 0) return {Level::ok, "cuda", fmt::format("this build has CUDA kernels and sees {} GPU{}", seen, seen == 1 ? "" : "s"), ""};
+  if (!driver_sees) return {Level::ok, "cuda", "this build has CUDA kernels; there is no GPU to run them", ""};
+  return {Level::warn, "cuda", "nvidia-smi finds a GPU, and this process sees none",
+          "its driver is older than CUDA 13 wants, or CUDA_VISIBLE_DEVICES hides it"};
+}
+
 void look_at_gpu(Findings& findings) {
   const auto gpus = ask({"nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"});
   const auto lines = split(trim(gpus), '\n');
   for (const auto line : lines) findings.push_back({Level::ok, "gpu", std::string(trim(line)), ""});
   if (lines.empty()) findings.push_back({Level::ok, "gpu", "none (nvidia-smi finds no device): jobs run on the processor", ""});
   auto nvcc = ask({"nvcc", "--version"});
+  findings.push_back(judge_kernels(cuda::built(), !lines.empty(), cuda::devices()));
   if (const auto at = nvcc.find("release "); at != nvcc.npos) findings.push_back({Level::ok, "nvcc", first_line(nvcc.substr(at)), ""});
 }
 

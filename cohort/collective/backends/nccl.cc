@@ -23,7 +23,8 @@ class Nccl final : public TorchBackend {
   explicit Nccl(const BackendContext& context) : TorchBackend(context.rank, context.size()) {
     if (c10::cuda::device_count() == 0)
       throw_failure(Kind::usage, "backend: nccl: this process sees no GPU; use backend: native, mpi or gloo");
-    device_ = c10::cuda::current_device();
+    device_ = static_cast<c10::DeviceIndex>(context.options.local_rank % c10::cuda::device_count());
+    c10::cuda::set_device(device_);  // before anything opens another; two ranks on one GPU are refused by NCCL, in its words
     const auto store = c10::make_intrusive<LinkStore>(context);
     in_torch(fmt::format("opening {}", text()), [&] {
       const auto options = c10d::ProcessGroupNCCL::Options::create();
@@ -82,7 +83,7 @@ class Nccl final : public TorchBackend {
   void wait(const Work& work, const WaitOptions& /*wait_options*/) override { work->wait(); }  // the stream waits, not this thread
 
  private:
-  c10::DeviceIndex device_ = 0;
+  c10::DeviceIndex device_ = 0;  // the local rank's, of those that this process sees
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
 };
 

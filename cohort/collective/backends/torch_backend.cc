@@ -1,5 +1,6 @@
 #include "cohort/collective/backends/torch_backend.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
@@ -48,10 +49,10 @@ bool even(const Layout& layout) {
 }
 
 at::Tensor over(void* data, std::size_t count, at::ScalarType type, Device device) {
-  static int nothing = 0;  // an empty tensor still wants an address
   auto options = at::TensorOptions().dtype(type);
   if (device.kind == DeviceKind::cuda) options = options.device(at::Device(at::kCUDA, device.index));
-  return at::from_blob(data == nullptr ? &nothing : data, {static_cast<int64_t>(count)}, options);
+  if (count == 0) return at::empty({0}, options);
+  return at::from_blob(data, {static_cast<int64_t>(count)}, options);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "cohort/base/trace.h"
 #include "cohort/collective/operations/selector.h"
 #include "cohort/collective/operations/staged.h"
+#include "cohort/cuda/runtime.h"
 
 namespace cohort::collective {
 namespace {
@@ -76,8 +77,11 @@ void NativeBackend::collective(Fingerprint print, const Call& call, Body body) {
 }
 
 Region NativeBackend::allocate(std::size_t bytes, Device device) {
-  if (device.kind != DeviceKind::cpu)
-    throw_failure(Kind::usage, "allocate: memory of a communicator is CPU memory; allocate GPU memory with torch");
+  if (device.kind != DeviceKind::cpu) {
+    auto memory = cuda::allocate(bytes, device);
+    void* const data = memory.get();
+    return Region{std::move(memory), data, bytes};
+  }
   if (shares_with_anybody(peers_.links())) return peers_.arena()->allocate(bytes);
   auto pages = huge_pages(bytes);  // no peer can read it in place, but the kernel copies it
   void* const data = pages.get();
@@ -107,6 +111,8 @@ int NativeBackend::member(Rank rank, Collective collective) const {
 }
 
 void NativeBackend::all_reduce(std::span<const Piece> pieces, Op op, const Call& call) {
+  if (std::ranges::any_of(pieces, [&](const Piece& p) { return through_host(Collective::all_reduce, p, op); }))
+    return all_reduce_through_host(pieces, op, call);
   const ObservedOperation observed(*observer_, "all_reduce", call.name, pieces);
   Fingerprint print{.collective = Collective::all_reduce, .dtype = pieces.empty() ? Dtype::u8 : pieces[0].dtype, .op = op};
   print.pieces = static_cast<std::uint8_t>(std::min<std::size_t>(255, pieces.size()));
@@ -166,6 +172,7 @@ const AllReduce& NativeBackend::row_for(Piece data, bool in_place, std::string_v
 }
 
 void NativeBackend::reduce_scatter(Piece in, Piece out, Op op, const Call& call, std::span<const std::size_t> counts) {
+  if (through_host(Collective::reduce_scatter, in, op)) return reduce_scatter_through_host(in, out, op, call, counts);
   const ObservedOperation observed(*observer_, "reduce_scatter", call.name, {&in, 1});
   constexpr auto kCollective = Collective::reduce_scatter;
   check_piece(in, kCollective, op);
@@ -189,6 +196,7 @@ void NativeBackend::reduce_scatter(Piece in, Piece out, Op op, const Call& call,
 }
 
 void NativeBackend::all_gather(Piece in, Piece out, const Call& call, std::span<const std::size_t> counts) {
+  if (through_host(Collective::all_gather, in)) return all_gather_through_host(in, out, call, counts);
   const ObservedOperation observed(*observer_, "all_gather", call.name, {&out, 1});
   constexpr auto kCollective = Collective::all_gather;
   check_piece(in, kCollective);
@@ -207,6 +215,7 @@ void NativeBackend::all_gather(Piece in, Piece out, const Call& call, std::span<
 }
 
 void NativeBackend::broadcast(Piece data, Rank root, const Call& call) {
+  if (through_host(Collective::broadcast, data)) return broadcast_through_host(data, root, call);
   const ObservedOperation observed(*observer_, "broadcast", call.name, {&data, 1});
   check_piece(data, Collective::broadcast);
   const int from = member(root, Collective::broadcast);
@@ -219,6 +228,7 @@ void NativeBackend::broadcast(Piece data, Rank root, const Call& call) {
 }
 
 void NativeBackend::reduce(Piece in, Piece out, Op op, Rank root, const Call& call) {
+  if (through_host(Collective::reduce, in, op)) return reduce_through_host(in, out, op, root, call);
   const ObservedOperation observed(*observer_, "reduce", call.name, {&in, 1});
   constexpr auto kCollective = Collective::reduce;
   const int to = member(root, kCollective);

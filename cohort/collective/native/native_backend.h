@@ -1,6 +1,7 @@
 // The native backend: a Communicator over links to all peers, and over shared memory where they share it.
 // Members are grouped by who may touch them; see communicator.h for the promises.
 #pragma once
+#include <array>
 #include <atomic>
 #include <memory>
 #include <vector>
@@ -78,6 +79,16 @@ class NativeBackend final : public Communicator {
   int member(Rank rank, Collective collective) const;
   void check_piece(Piece piece, Collective collective, Op op = Op::sum) const;
 
+  // native_backend_gpu.cc: pieces of a GPU, by way of the host where no backend carries them.
+  bool through_host(Collective collective, Piece piece, Op op = Op::sum) const;
+  Piece host_copy(std::size_t which, Piece piece, bool read);
+  void copy_back(Piece to, Piece from);
+  void all_reduce_through_host(std::span<const Piece> pieces, Op op, const Call& call);
+  void reduce_scatter_through_host(Piece in, Piece out, Op op, const Call& call, std::span<const std::size_t> counts);
+  void all_gather_through_host(Piece in, Piece out, const Call& call, std::span<const std::size_t> counts);
+  void broadcast_through_host(Piece data, Rank root, const Call& call);
+  void reduce_through_host(Piece in, Piece out, Op op, Rank root, const Call& call);
+
   // native_backend_delegate.cc: collectives run by another backend.
   void attach_backend(Deadline deadline);
   bool delegated(Collective collective, Piece piece, Op op, std::size_t largest) const;
@@ -106,6 +117,11 @@ class NativeBackend final : public Communicator {
   std::atomic_flag busy_;
   std::uint64_t number_ = 0;  // of the last operation; owned by the thread that runs the collective
   void* stream_ = nullptr;    // of the running one; likewise
+  struct HostCopy {
+    Region region;                 // in the arena: peers read it in place
+    std::shared_ptr<void> pinned;  // while it is
+  };
+  std::array<HostCopy, 2> host_copies_;  // of inputs, of outputs; likewise
 };
 
 // backend: auto, on all ranks alike.

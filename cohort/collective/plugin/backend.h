@@ -32,6 +32,7 @@ struct BackendOptions {
   std::string launcher = "alone";     // the launcher whose variables gave this rank its number (group/place.h)
   std::string address = "127.0.0.1";  // where the other ranks reach this one
   bool one_host = true;
+  int local_rank = 0;  // of this process among those of its host: which GPU is its own, where several are seen
   std::string folder;  // where libraries of backends lie; empty: beside the program
 };
 

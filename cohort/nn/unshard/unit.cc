@@ -25,8 +25,8 @@ std::string unloaded_text(const Unit& unit) {
 
 void check(const Unit& unit) {
   for (const auto& [name, parameter, offset] : unit.members) {
-    if (!parameter.is_contiguous() || !(parameter.device().is_cpu() || unit.on_device) || !parameter.is_leaf())
-      throw_failure(Kind::usage, "parameter {} cannot be sharded: it must be a contiguous leaf on the CPU", name);
+    if (!parameter.is_contiguous() || !(parameter.is_cpu() || parameter.is_cuda()) || !parameter.is_leaf())
+      throw_failure(Kind::usage, "parameter {} cannot be sharded: it must be a contiguous leaf on the CPU or a CUDA GPU", name);
     if (parameter.device() != unit.members[0].parameter.device())
       throw_failure(Kind::usage, "parameters {} and {} of one block are on {} and {}: move the block to one device", unit.members[0].name,
                     name, unit.members[0].parameter.device().str(), parameter.device().str());

@@ -13,7 +13,7 @@ namespace cohort::nn {
 struct Unit {  // parameters that are loaded and unloaded together
   struct Member {
     std::string name;
-    at::Tensor parameter;    // a contiguous leaf; on the CPU, unless on_device
+    at::Tensor parameter;    // a contiguous leaf; where the loader's memory is, unless on_device
     std::size_t offset = 0;  // bytes, in the unit's memory
   };
   std::string name;

@@ -9,6 +9,7 @@
 #include "cohort/optim/rule.h"
 
 namespace cohort::optim {
+inline namespace COHORT_RULES {  // files that include this are compiled for GPUs, too
 
 template <class T>
 struct Moments {
@@ -99,4 +100,5 @@ inline std::vector<SpecParam> adam_params(std::string_view weight_decay, std::st
   return params;
 }
 
+}  // namespace COHORT_RULES
 }  // namespace cohort::optim

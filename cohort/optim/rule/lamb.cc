@@ -59,7 +59,7 @@ class Lamb : public Optimizer {
   }
   void add_sums(int round, const Slice& s, const StepInfo& info, std::span<ExactSum> sums) const override {
     if (!adapts(s)) return;
-    if (round == 0) return add_squares(s.param, s.count, s.dtype, sums[0]);
+    if (round == 0) return add_squares(s, s.param, sums[0]);
     with_real(s.dtype, [&](auto zero) {
       using T = decltype(zero);
       add_squares_after<T, 2>(StepAlone<T>{step<T>(s, info)}, s, info, sums[0]);

@@ -43,8 +43,8 @@ class Larc : public Optimizer {
 
  private:
   void add_sums(int, const Slice& s, const StepInfo&, std::span<ExactSum> sums) const override {
-    add_squares(s.param, s.count, s.dtype, sums[0]);
-    add_squares(s.grad, s.count, s.dtype, sums[1]);
+    add_squares(s, s.param, sums[0]);
+    add_squares(s, s.grad, sums[1]);
   }
   double ratio(double weights, double gradient, double decay, double lr) const {
     const double ratio = trust_ratio(trust_ * weights, gradient + decay * weights + eps_);

@@ -42,8 +42,8 @@ class Lars : public Optimizer {
 
  private:
   void add_sums(int round, const Slice& s, const StepInfo& info, std::span<ExactSum> sums) const override {
-    if (round == 0) add_squares(s.param, s.count, s.dtype, sums[0]);
-    if (!of_sum_) return add_squares(s.grad, s.count, s.dtype, sums[1]);
+    if (round == 0) add_squares(s, s.param, sums[0]);
+    if (!of_sum_) return add_squares(s, s.grad, sums[1]);
     if (round == 0) return;  // the scale of gradients is not known before round 1
     with_real(s.dtype, [&](auto zero) {
       using T = decltype(zero);

@@ -100,7 +100,7 @@ TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, 
   parameter_count_ = model_.parameter_count();
   split_model(all);
   engine::assign_units(model_, all);
-  job::run_on_all(comm, "device", [&] { device_ = device_for(config.device, comm.rank()); });
+  device_ = device_for(comm, config.device);
   if (!device_.is_cpu()) model_.root().to(device_);
   model_.train();
   engine::EngineOptions options = engine_options(config);
@@ -185,7 +185,7 @@ void TrainLoop::open_loader() {
 double TrainLoop::compute(const data::Batch& batch) {
   const nn::Tensors all = on_device(batch);
   const auto divisor = static_cast<double>(engine_->averages() ? std::max<std::int64_t>(1, batch.count) : batch.global_count);
-  double sum = 0;
+  std::vector<at::Tensor> losses;
   const int micro_batches = config_.data.accumulate;
   for (int k = 0; k < micro_batches; ++k) {
     const std::int64_t first = batch.count * k / micro_batches, last = batch.count * (k + 1) / micro_batches;
@@ -201,15 +201,19 @@ double TrainLoop::compute(const data::Batch& batch) {
     if (profiler_ != nullptr) profiler_->end_forward();
     const at::Tensor mean = loss.value / (divisor * counts_each_);
     (scale_.scales() ? mean * scale_.value() : mean).backward();
-    sum += loss.value.item<double>();
+    losses.push_back(loss.value.detach());
   }
+  if (!device_.is_cpu()) engine_->await_gradients();  // all is enqueued before this thread waits for the loss
+  double sum = 0;
+  for (const at::Tensor& loss : losses) sum += loss.item<double>();
   return sum / counts_each_;
 }
 
 nn::Tensors TrainLoop::on_device(const data::Batch& batch) const {
   nn::Tensors here = nn::tensors(batch);
   if (device_.is_cpu()) return here;
-  return {here.inputs.to(device_), here.labels.to(device_)};
+  // From pinned memory of torch's pool the copies are enqueued, and this thread goes on; the pool keeps the memory until they are made.
+  return {here.inputs.pin_memory().to(device_, true), here.labels.pin_memory().to(device_, true)};
 }
 
 // Autocast ends with forward: backward follows the types by itself.
