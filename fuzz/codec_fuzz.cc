@@ -16,7 +16,7 @@ constexpr float kUntouched = 12345.0F;
 constexpr std::size_t kGuard = 16;  // elements before and behind
 
 const Codec& codec_of(unsigned char byte) {
-  static const std::array<std::unique_ptr<Codec>, 16> codecs{make("fp16"),
+  static const std::array<std::unique_ptr<Codec>, 22> codecs{make("fp16"),
                                                              make("bf16(sum=fp32)"),
                                                              make("int8"),
                                                              make("topk(ratio=0.05)"),
@@ -31,13 +31,19 @@ const Codec& codec_of(unsigned char byte) {
                                                              make("sign_majority"),
                                                              make("randomk(ratio=0.1)"),
                                                              make("threshold(cap=0.3)"),
-                                                             make("significant(cap=1)")};
+                                                             make("significant(cap=1)"),
+                                                             make("powersgd(rank=1, min_rate=1)"),
+                                                             make("powersgd(rank=3, min_rate=1)"),
+                                                             make("dgc(ratio=0.1, warmup=4)"),
+                                                             make("qsgd(elias=true)"),
+                                                             make("qsgd(levels=127, elias=true)"),
+                                                             make("sketch(ratio=0.05, width=2)")};
   return *codecs[byte % codecs.size()];
 }
 
 const Layout& layout_of(unsigned char byte) {
-  static const std::array<Layout, 3> layouts{Layout{{{"a", 0, 4}}, 16}, Layout{{{"a", 0, 3}, {"b", 16, 40}, {"c", 64, 1}}, 80},
-                                             Layout{{{"a", 0, 700}, {"b", 704, 10}}, 720}};
+  static const std::array<Layout, 3> layouts{Layout{{{"a", 0, 4}}, 16}, Layout{{{"a", 0, 3}, {"b", 16, 40, {5, 8}}, {"c", 64, 1}}, 80},
+                                             Layout{{{"a", 0, 700, {20, 7, 5}}, {"b", 704, 10}}, 720}};
   return layouts[(byte & 0x3f) % layouts.size()];
 }
 

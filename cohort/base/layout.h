@@ -11,6 +11,7 @@ namespace cohort {
 struct TensorPlace {
   std::string name;  // of the parameter, unique in the model
   std::size_t first = 0, count = 0;
+  Shape shape{};  // of the same elements; none: nobody knows, or they are part of a larger tensor
   ElementRange range() const { return {first, count}; }
 };
 

@@ -25,7 +25,8 @@ constexpr std::string_view kFooter =
     "  cohort bench all_reduce -n 4 --size 1MiB --algorithm zero_copy,staged,ring --buffers allocate,any\n"
     "  cohort bench all_reduce -n 2 --size 16MiB --transport tcp --congestion bbr --against gloo\n"
     "  cohort bench all_reduce -n 2 --explain\n"
-    "  cohort bench step --help                      whole training steps";
+    "  cohort bench step --help                      whole training steps\n"
+    "  cohort bench codec --help                     codecs, and the link below which they pay";
 
 void check_word(std::string_view what, std::string_view word, std::span<const std::string_view> known) {
   if (std::find(known.begin(), known.end(), word) == known.end()) throw_unknown(what, word, known);

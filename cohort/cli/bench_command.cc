@@ -15,6 +15,7 @@
 #include "cohort/bench/table.h"
 #include "cohort/bench/worker.h"
 #include "cohort/cli/cli.h"
+#include "cohort/cli/list_in_worker.h"
 
 namespace cohort::cli {
 namespace {
@@ -49,6 +50,11 @@ void print_report(const bench::Report& report, const bench::BenchOptions& o) {
 static int run(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "step") return bench::run_step(argc - 1, argv + 1);
   if (argc > 1 && std::string_view(argv[1]) == "memory") return bench::run_memory(argc - 1, argv + 1);
+  if (argc > 1 && std::string_view(argv[1]) == "codec") {
+    std::vector<std::string> args{"bench-codec"};
+    args.insert(args.end(), argv + 2, argv + argc);
+    return run_in_worker(args);
+  }
   auto parsed = bench::parse_bench_options(argc, argv);
   if (!parsed) return 0;
   bench::BenchOptions& o = *parsed;
@@ -71,6 +77,6 @@ static int run(int argc, char** argv) {
   return 0;
 }
 
-Command bench_command() { return {"bench", "measures collectives, training steps and memory, beside baselines", run}; }
+Command bench_command() { return {"bench", "measures collectives, training steps, codecs and memory, beside baselines", run}; }
 
 }  // namespace cohort::cli

@@ -4,6 +4,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/registry.h"
+#include "cohort/base/text.h"
 #include "cohort/codec/codec_row.h"
 #include "cohort/codec/codecs_rows.inc"
 
@@ -52,9 +53,16 @@ std::string_view name_of(Mix mix) { return mix == Mix::add ? "add" : mix == Mix:
 std::size_t Codec::encode(const Source& source, Bytes out) const {
   check_values(spec_, source.values, source.layout.count);
   check_range(spec_, source.layout, source.range, source.layout.all());
-  const std::size_t most = bound(source.layout, source.range);
+  const bool all = source.round < 0 || rounds() == 1;
+  const std::size_t most = all ? bound(source.layout, source.range) : round_bytes(source.round, source.layout, source.range);
   if (out.size() < most) throw_failure(Kind::bug, "codec {}: {} bytes for a payload of up to {}", spec_, out.size(), most);
-  return write(source, out.first(most));
+  if (source.round >= 0 || rounds() == 1) return write(source, out.first(most));
+  std::size_t used = 0;
+  for (Source part = source; ++part.round < rounds();) {
+    part.before = out.first(used);
+    used += write(part, out.subspan(used, round_bytes(part.round, source.layout, source.range)));
+  }
+  return used;
 }
 
 void Codec::absorb(const Target& target, std::span<const ConstBytes> payloads) const {
@@ -77,6 +85,24 @@ std::unique_ptr<Codec> make(std::string_view text) {
   auto codec = row.make(row.schema().read(spec));
   codec->spec_ = spelled_out(row.schema(), spec);
   return codec;
+}
+
+void check_optimizer(const Codec& codec, std::string_view optimizer) {
+  if (!codec.momentum()) return;
+  const Spec spec = Spec::parse(optimizer);
+  const Spec::Param* momentum = spec.find("momentum");
+  if (spec.name == "sgd" && (momentum == nullptr || parse_real(momentum->value) == 0)) return;
+  throw_failure(Kind::usage,
+                "codec={} with optimizer={}: the codec keeps the momentum itself, on every rank's own gradients, and a second one, or a "
+                "rule that divides by the size of what came, would act on what is sent late; take optimizer=sgd(momentum=0)",
+                codec.spec(), optimizer);
+}
+
+std::size_t memory_of(const Codec& codec, const TensorPlace& tensor) {
+  const Shape shape = codec.memory(tensor);
+  std::size_t count = shape.empty() ? 0 : 1;
+  for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+  return count;
 }
 
 }  // namespace cohort::codec

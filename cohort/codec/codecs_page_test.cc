@@ -20,13 +20,14 @@ std::string page() {
 TEST(CodecsPage, HasTheBytesAndTheLawOfEveryCodec) {
   const std::string text = page();
   std::vector<std::string> specs{"fp16(sum=fp32)",     "bf16(sum=fp32)",    "int8(rounding=stochastic)", "qsgd(levels=127)",
-                                 "terngrad(clip=2.5)", "topk(ratio=0.001)", "randomk(feedback=false)"};
+                                 "qsgd(elias=true)",
+                                 "terngrad(clip=2.5)", "topk(ratio=0.001)", "randomk(feedback=false)", "dgc(ratio=0.001, warmup=1000)"};
   for (const CodecRow* row : codecs()) specs.emplace_back(row->name);
   for (const std::string& spec : specs) {
     const auto codec = make(spec);
-    const Layout layout = layout_of({1000000});
-    Layout exact = layout;
+    Layout exact = layout_of({1000000});
     exact.count = 1000000;
+    exact.tensors[0].shape = {1000, 1000};
     const std::size_t bytes = codec->bound(exact, exact.all());
     const double delta = codec->contraction(exact);
     const std::string law = codec->unbiased() ? "unbiased" : delta == 0 ? "no bound" : fmt::format("delta {:.8g}", delta);

@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "cohort/base/heap.h"
+#include "cohort/base/log.h"
 #include "cohort/engine/parameter_gatherer.h"
 #include "cohort/engine/publisher.h"
 #include "cohort/engine/side.h"
 #include "cohort/nn/tensor.h"
 #include "cohort/nn/unshard/unsharder.h"
+#include "cohort/sync/codec_choice.h"
 #include "cohort/sync/elements.h"
 
 namespace cohort::engine {
@@ -76,6 +78,25 @@ std::vector<int> spans_of(MeshSpans& spans, const std::vector<Parameter>& parame
   return all;
 }
 
+// The setting, or what it chooses: collective then. With gradients that are sent in every backward, or updated at once, no codec that keeps
+// what it does not send can be taken.
+std::string chosen_codec(collective::Communicator& comm, const EngineOptions& options, const std::vector<Parameter>& parameters,
+                         const sync::Placement& placement) {
+  const std::string spec = codec_of(options);
+  if (!sync::is_codec_auto(spec)) return spec;
+  std::vector<TensorPlace> tensors;
+  bool floats = true;
+  for (const Parameter& p : parameters) {
+    tensors.push_back({p.name, 0, static_cast<std::size_t>(p.tensor.numel()), p.tensor.sizes().vec()});
+    floats = floats && p.tensor.scalar_type() == at::kFloat;
+  }
+  const bool feedback = !options.early_update && !placement.gathers_gradients();
+  const sync::CodecChoice choice = floats ? sync::choose_codec(comm, spec, tensors, options.bucket, {.feedback = feedback})
+                                          : sync::CodecChoice{"none", "codec=auto takes none: parameters are not all f32"};
+  if (comm.rank() == Rank{0}) log_info("{}", choice.why);
+  return choice.codec;
+}
+
 std::shared_ptr<const codec::Codec> make_codec(const std::string& spec) {
   return spec == "none" ? nullptr : std::shared_ptr<const codec::Codec>(codec::make(spec));
 }
@@ -93,7 +114,7 @@ Engine::Engine(collective::Communicator& comm, std::vector<Parameter> parameters
       span_of_(spans_of(spans_, parameters_)),
       comms_(comm, spans_, false),
       placement_(placement_of(0)),
-      codec_(make_codec(codec_of(options_))),
+      codec_(make_codec(chosen_codec(comm_, options_, parameters_, placement_))),
       lanes_(comm_, spans_, comms_, buckets_, arrivals_, context(), placement_.gathers_gradients()) {
   check(parameters_);
   refuse_options();
@@ -153,6 +174,7 @@ void Engine::refuse_options() const {
     return fmt::format("early_update with codec={}: what a codec keeps follows the verdict of the step; turn off one of them",
                        codec_->spec());
   });
+  if (codec_ && rule_) codec::check_optimizer(*codec_, rule_->spec());
   refuse(alone && codec_ && strategy_->schedule(1).commit == sync::Scope::self, [&] {
     return fmt::format("codec={} with sync={}: it is for gradients, and this strategy sends models; take codec=none", codec_->spec(), sync);
   });

@@ -147,7 +147,7 @@ class Engine {
   void start_at(std::int64_t steps) { steps_ = steps; }  // before the first step: so many were finished before it, called off ones too
   std::vector<std::string> trained() const;              // names of parameters that have elements
   bool shards_state() const { return placement_.sharded(); }
-  bool has_own_state() const { return drifts() || (codec_ && codec_->feedback() && comm_.size() > 1); }  // Share::each
+  bool has_own_state() const { return drifts() || keeps_residuals(); }  // Share::each
   double residual_weight() const;  // of the residuals of a codec (codec/feedback.h)
   void set_residual_weight(double weight) const;
   bool shards_parameters() const { return unsharder_ != nullptr; }  // parameters are whole only while used, until make_whole()
@@ -229,6 +229,8 @@ class Engine {
   void measure_rounds(const TensorSums& sums);
   void update_all();
   void settle_codecs();
+  bool encodes(int ranks) const { return codec_ && (ranks > 1 || codec_->momentum()); }  // whose momentum is the codec's, has it alone, too
+  bool keeps_residuals() const { return encodes(comm_.size()) && codec_->feedback(); }
   void close_round(Verdict& verdict);
   StepContext update_context() const;  // of the pass after the vote
   optim::StepInfo decided_step() const;

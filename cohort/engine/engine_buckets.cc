@@ -36,7 +36,7 @@ void Engine::make_buckets(const std::vector<std::size_t>& order) {
     fresh.push_back(std::make_unique<Bucket>(static_cast<int>(fresh.size()), members, comm_,
                                              in_block ? placement : placement.without_gathered_parameters(), pool_.get(), cutting));
     if (rule_) fresh.back()->own_parameters(*rule_, comm_);
-    if (auto& peers = comms_.of(*fresh.back()); codec_ && peers.size() > 1) fresh.back()->reduce_by(codec_, peers);
+    if (auto& peers = comms_.of(*fresh.back()); encodes(peers.size())) fresh.back()->reduce_by(codec_, peers);
   }
   const auto old = std::exchange(buckets_, std::move(fresh));
   const auto old_bucket = std::exchange(bucket_of_, {}), old_place = std::exchange(place_in_, {});

@@ -95,7 +95,7 @@ void Engine::visit_parameter(const std::function<void(const StateItem&)>& call, 
   }
 }
 
-// What this rank has not sent of its gradients, and of the sums that it hands out.
+// What this rank has not sent of its gradients, and of the sums that it hands out; its velocity, and what all ranks begin a step with.
 void Engine::visit_residuals(const std::function<void(const StateItem&)>& call, std::size_t parameter) const {
   const Bucket& b = *buckets_[bucket_of_[parameter]];
   if (b.coded() == nullptr) return;
@@ -113,6 +113,27 @@ void Engine::visit_residuals(const std::function<void(const StateItem&)>& call, 
           .merge = merge});
   };
   visit_one(b.coded()->sent(), {0, b.count()}, "sent", Merge::sum);
+  if (codec_->momentum())
+    call({.group = kResidual,
+          .parameter = m.name,
+          .state = "velocity",
+          .shape = m.shape,
+          .run = {0, m.count},
+          .values = b.coded()->sent()->velocity().part(m.first, m.count),
+          .share = Share::each,
+          .merge = Merge::sum});
+  const std::size_t tensor = place_in_[parameter];
+  if (const Piece memory = b.coded()->memory(tensor); memory.count > 0) {
+    const Shape shape = b.coded()->memory_shape(tensor);
+    call({.group = kResidual,
+          .parameter = m.name,
+          .state = "memory",
+          .shape = shape,
+          .run = {0, memory.count},
+          .values = memory,
+          .share = Share::each,
+          .merge = Merge::copy});
+  }
   visit_one(b.coded()->sum(), b.coded()->owned(), "sum", Merge::copy);
 }
 

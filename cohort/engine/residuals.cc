@@ -10,13 +10,24 @@
 namespace cohort::engine {
 namespace {
 
+constexpr std::string_view kMemory = "memory";
+
 std::span<float> floats(const Piece& piece) { return {static_cast<float*>(piece.data), piece.count}; }
 
 void visit_residuals(const Engine& engine, const std::function<void(const StateItem&, bool sent)>& call) {
   engine.visit([&](const StateItem& item) {
-    if (item.group == kResidualGroup) call(item, item.merge == Merge::sum);
+    if (item.group == kResidualGroup && item.state != kMemory) call(item, item.merge == Merge::sum);
   });
 }
+
+void visit_memory(const Engine& engine, const std::function<void(const StateItem&)>& call) {
+  engine.visit([&](const StateItem& item) {
+    if (item.group == kResidualGroup && item.state == kMemory) call(item);
+  });
+}
+
+// The velocity is carried like what was not sent.
+std::string name_of(const StateItem& item) { return item.state == "velocity" ? item.key() : std::string(item.parameter); }
 
 // All elements of a parameter, of which this rank has these runs.
 std::vector<float> add_up(collective::Communicator& comm, const std::string& name, std::size_t count,
@@ -35,16 +46,33 @@ bool any_rank(collective::Communicator& comm, bool here) {
   return flag != 0;
 }
 
+// The first rank that has it gives it to all; where none has, it begins anew.
+void restore_memory(collective::Communicator& comm, const Engine& engine, const Residuals& had) {
+  visit_memory(engine, [&](const StateItem& item) {
+    const auto found = had.memory.find(std::string(item.parameter));
+    const bool here = found != had.memory.end() && found->second.size() == item.values.count;
+    std::int32_t first = here ? comm.rank().value : comm.size();
+    comm.all_reduce(collective::piece(std::span(&first, 1)), collective::Op::min, {.name = "first rank with a codec's memory"});
+    if (first == comm.size()) return sync::fill(item.values, 0);
+    if (here) std::ranges::copy(found->second, floats(item.values).begin());
+    comm.broadcast(item.values, Rank{first}, {.name = item.parameter});
+  });
+}
+
 }  // namespace
 
 Residuals capture_residuals(const Engine& engine, int ranks) {
-  Residuals all{.sent = {}, .sums = {}, .weight = engine.residual_weight(), .ranks = ranks};
+  Residuals all{.sent = {}, .sums = {}, .memory = {}, .weight = engine.residual_weight(), .ranks = ranks};
   visit_residuals(engine, [&](const StateItem& item, bool sent) {
     const auto values = floats(item.values);
     if (sent)
-      all.sent[std::string(item.parameter)] = {values.begin(), values.end()};
+      all.sent[name_of(item)] = {values.begin(), values.end()};
     else
       all.sums.emplace(item.parameter, Residuals::Run{item.run.first, {values.begin(), values.end()}});
+  });
+  visit_memory(engine, [&](const StateItem& item) {
+    const auto values = floats(item.values);
+    all.memory[std::string(item.parameter)] = {values.begin(), values.end()};
   });
   return all;
 }
@@ -73,7 +101,7 @@ void restore_residuals(collective::Communicator& comm, const Engine& engine, con
   };
   std::map<std::string, Place> places;  // the same names in the same order on every rank
   visit_residuals(engine, [&](const StateItem& item, bool sent) {
-    Place& place = places[std::string(item.parameter)];
+    Place& place = places[name_of(item)];
     if (sent)
       place.sent = item.values;
     else
@@ -84,6 +112,7 @@ void restore_residuals(collective::Communicator& comm, const Engine& engine, con
   const Residuals& had = mine != nullptr ? *mine : none;
   double numbers[] = {had.weight, static_cast<double>(had.ranks)};
   comm.all_reduce(collective::piece(std::span<double>(numbers)), collective::Op::max, {.name = "weight of residuals"});
+  restore_memory(comm, engine, had);
   const bool sums = any_rank(comm, !had.sums.empty());
   const double factor = engine.averages() && numbers[1] > 0 ? comm.size() / numbers[1] : 1;
   for (auto& [name, place] : places) {
@@ -103,6 +132,10 @@ void read_residuals(const checkpoint::Contents& from, const Engine& engine, int 
     if (had == ranks && has_local(from, rank, item)) return read_local(from, rank, item);
     if (!read_sum_of_locals(from, sent ? had : 1, item)) return sync::fill(item.values, 0);
     if (sent) sync::scale(item.values, 1.0 / (engine.averages() ? had : ranks));
+  });
+  visit_memory(engine, [&](const StateItem& item) {
+    if (has_local(from, 0, item)) return read_local(from, 0, item);
+    sync::fill(item.values, 0);
   });
   const auto metadata = from.metadata(kLocalGroup);
   const auto weight = metadata.find(kResidualWeight);

@@ -3,6 +3,7 @@
 //   hand_over_residuals(comm, mine, leaves);        // before ranks leave as planned; what a lost rank had is lost with it
 //   restore_residuals(new_comm, new_engine, &mine); // nullptr on a rank that has just come
 //   read_residuals(checkpoint, engine, rank, ranks); // written as each rank's own (tensor_file.h)
+// A codec's memory, such as the directions of powersgd, is the same on all ranks afterwards, too.
 // A gradient's residual is part of a mean over the ranks (or of a sum): it is scaled so that it moves parameters as far as it would have.
 // Owner: values. Threads: the one that trains. Failure: the communicator's.
 #pragma once
@@ -20,8 +21,9 @@ struct Residuals {
     std::size_t first = 0;
     std::vector<float> values;
   };
-  std::map<std::string, std::vector<float>> sent;  // by parameter: of this rank's gradients
+  std::map<std::string, std::vector<float>> sent;  // by parameter: of this rank's gradients; "<parameter>/velocity": its momentum
   std::multimap<std::string, Run> sums;            // of the sums that this rank hands out
+  std::map<std::string, std::vector<float>> memory;  // by parameter: what a step begins with, the same on all ranks
   double weight = 0;
   int ranks = 0;
 };

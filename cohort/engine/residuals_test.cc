@@ -66,7 +66,7 @@ class Carried : public testing::TestWithParam<std::tuple<std::string, std::strin
   const std::string& sync() const { return std::get<1>(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(By, Carried,
-                         testing::Combine(testing::Values("topk(ratio=0.1)", "int8"),
+                         testing::Combine(testing::Values("topk(ratio=0.1)", "int8", "powersgd(rank=1, min_rate=1)", "dgc(ratio=0.1)"),
                                           testing::Values("all_reduce(op=average)", "all_reduce(op=sum)", "zero(stage=2, op=average)")));
 
 TEST_P(Carried, ToMoreAndToFewerRanksNothingIsLost) {
@@ -85,6 +85,26 @@ TEST_P(Carried, ToMoreAndToFewerRanksNothingIsLost) {
 TEST_P(Carried, OnAsManyRanksTheBitsStay) {
   const auto before = after_training(codec(), sync(), 3), now = restored(before, codec(), sync(), 3);
   for (std::size_t r = 0; r < 3; ++r) EXPECT_EQ(now[r].sent, before[r].sent);
+  for (std::size_t r = 0; r < 3; ++r) EXPECT_EQ(now[r].memory, before[r].memory);
+}
+
+TEST(Residuals, OfPowersgdHaveTheSameDirectionsOnAllRanksWhoeverComesOrLeaves) {
+  const std::string codec = "powersgd(rank=1, min_rate=1)";
+  const auto before = after_training(codec, "all_reduce", 2);
+  ASSERT_FALSE(before[0].memory.empty());
+  for (const auto& [name, values] : before[0].memory) EXPECT_NE(values, std::vector<float>(values.size())) << name;
+  for (const int ranks : {2, 4})
+    for (const Residuals& one : restored(before, codec, "all_reduce", ranks)) EXPECT_EQ(one.memory, before[0].memory);
+  auto came = before;
+  came[0].memory.clear();  // rank 0 has just come
+  for (const Residuals& one : restored(came, codec, "all_reduce", 3)) EXPECT_EQ(one.memory, before[0].memory);
+}
+
+TEST(Residuals, OfDgcHaveAVelocityBesideWhatWasNotSent) {
+  const auto before = after_training("dgc(ratio=0.1)", "all_reduce", 2);
+  std::size_t velocities = 0;
+  for (const auto& [name, values] : before[0].sent) velocities += name.ends_with("/velocity") ? 1 : 0;
+  EXPECT_EQ(2 * velocities, before[0].sent.size());
 }
 
 TEST(Residuals, WithoutACodecThereIsNothingToCarry) {

@@ -42,7 +42,7 @@ struct ReductionPass {
 
 // What codecs must know of a step: what a unit of the gradient moves a parameter by.
 inline sync::CodedStep coded_step(const optim::StepInfo& step, std::uint64_t seed) {
-  return {.weight = step.lr * step.grad_scale, .seed = seed, .step = step.step};
+  return {.weight = step.lr * step.grad_scale, .unit = step.grad_scale, .seed = seed, .step = step.step};
 }
 
 // What reducing a bucket found out.

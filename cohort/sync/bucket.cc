@@ -61,7 +61,7 @@ Bucket::Bucket(int index, std::vector<Member> members, Dtype type, collective::C
 
 Layout Bucket::layout() const {
   Layout all{.tensors = {}, .count = count_};
-  for (const Member& m : members_) all.tensors.push_back({m.name, m.first, m.count});
+  for (const Member& m : members_) all.tensors.push_back({m.name, m.first, m.count, m.is_box ? Shape{} : m.shape});
   return all;
 }
 

@@ -1,10 +1,11 @@
 // Gradients reduced by way of a codec: what crosses the wire are payloads, and what a codec does not send stays here (codec/feedback.h).
 //   Mix::add     all-reduce of payloads                                     to owners: reduce-scatter of a payload for each owner
+//                a codec of several rounds: one all-reduce each             to owners: the same, and keeps its own part
 //   Mix::gather  all-gather of payloads (of their lengths first, where      to owners: the same, and keeps its own part
 //                these differ); everybody adds all of them
 //   Mix::hops    all-to-all: owners add their part, encode the sum, and     to owners: the first leg only
-//                all-gather it; what the second encoding loses is the
-//                owner's to keep. A codec that votes: owners take C of their sum, in both columns
+//                all-gather it (lengths first, likewise); what the second
+//                encoding loses is the owner's to keep. A codec that votes: owners take C of their sum, in both columns
 // All ranks end with the same bits. cost() are the bytes a rank receives, which Communicator::moved() counts.
 // Owner: who owns the bucket; its memory is the communicator's, taken once. Threads: one at a time. Failure: the communicator's, and
 // Kind::corrupt for payloads that no codec gives; the residuals are as they were until settle(true). Other ranks: another CodedReduce,
@@ -24,6 +25,7 @@ enum class ReduceTo { all, owners };
 
 struct CodedStep {
   double weight = 1;       // what a unit of the gradient moves a parameter by: learning rate / loss scale (codec/feedback.h)
+  double unit = 1;         // the second part of that: 1 / loss scale
   std::uint64_t seed = 0;  // of the job, for codecs that draw
   std::int64_t step = 0;
 };
@@ -44,6 +46,12 @@ class CodedReduce {
   std::size_t cost() const;  // bytes this rank receives in one reduce(), at most where the codec says variable()
   bool votes() const { return codec_->votes(); }
   codec::Feedback* sent() { return sent_ ? &*sent_ : nullptr; }  // what this rank did not send of its gradients
+  // What the codec keeps of a tensor of the layout for the next step, the same on all ranks; it may be written. No elements: nothing.
+  Piece memory(std::size_t tensor) { return piece(std::span(memory_)).part(places_[tensor], places_[tensor + 1] - places_[tensor]); }
+  bool remembers() const { return !memory_.empty(); }
+  // Collective: where ranks do not have the same memory, as when one of them has just come, all begin anew.
+  void agree_on_memory(collective::Communicator& comm, const collective::Call& call = {});
+  Shape memory_shape(std::size_t tensor) const { return codec_->memory(layout_.tensors[tensor]); }
   codec::Feedback* sum() { return sum_ ? &*sum_ : nullptr; }     // what it did not send of the sum it owns
   ElementRange owned() const { return range_of(static_cast<std::size_t>(me_)); }
 
@@ -53,9 +61,13 @@ class CodedReduce {
   std::size_t whole_bytes() const;
   codec::Random random(const CodedStep& step, int leg) const;
   std::size_t encode(const Round& round, const Piece& values, const ElementRange& range, std::size_t slot, int leg);
-  std::size_t encode_all(const Round& round, const Piece& values);
-  std::vector<std::size_t> lengths(const Round& round, std::size_t used) const;
+  std::vector<std::size_t> encode_all(const Round& round, const Piece& values);
+  std::vector<std::size_t> lengths(const Round& round, std::size_t used, const std::vector<std::size_t>& most) const;
+  std::vector<std::size_t> checked(const std::vector<std::uint64_t>& said, const std::vector<std::size_t>& most) const;
+  std::vector<std::size_t> exchange(const Round& round, const std::vector<std::size_t>& used);
   void reduce_add(Round& round, const Piece& values);
+  void reduce_rounds(Round& round, const Piece& values);
+  void clip(const Piece& gradients, collective::Op op, double unit) const;
   void reduce_gather(Round& round, const Piece& values);
   void reduce_hops(Round& round, const Piece& values);
   void hand_out(Round& round, const Piece& sum);
@@ -73,6 +85,9 @@ class CodedReduce {
   std::vector<std::size_t> bytes_, starts_;  // of each owner's payload
   collective::Region out_, in_;              // payloads that leave, payloads that came
   std::optional<codec::Feedback> sent_, sum_;
+  std::vector<std::size_t> places_;           // of each tensor's part of memory_
+  std::vector<float> memory_, next_memory_;   // of the committed steps, and of the one under way
+  bool remembered_ = false;                   // the latter is there
 };
 
 }  // namespace cohort::sync

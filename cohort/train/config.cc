@@ -22,6 +22,7 @@
 #include "cohort/optim/rule.h"
 #include "cohort/optim/schedule.h"
 #include "cohort/plan/recompute_choice.h"
+#include "cohort/sync/codec_choice.h"
 #include "cohort/sync/strategy_row.h"
 
 namespace cohort::train {
@@ -159,7 +160,8 @@ void fields(TrainConfig& c, FieldList& f) {
   f("optimizer", c.optimizer, "the update rule: " + list_of(optim::rules()));
   f("sync", c.sync, "how ranks train together: " + strategies());
   f("codec", c.codec,
-    "how gradients are sent in fewer bytes (docs/codecs.md): none, " + list_of(codec::codecs()) + "; with all_reduce and zero");
+    "how gradients are sent in fewer bytes (docs/codecs.md): none, " + list_of(codec::codecs()) +
+        ", or auto, which measures at the start what takes the least time; with all_reduce and zero");
   f("mesh", c.mesh,
     "the ranks as a grid, dp=2,tp=2: dp ranks take different samples, tp ranks share layers out; one size may be -1, the rest; empty: dp "
     "alone (docs/mesh.md)");
@@ -217,11 +219,18 @@ void check_codec(const TrainConfig& config) {
                   name_of(config.engine.comm_dtype));
   const std::string spec = engine::codec_of(engine_options(config));
   if (spec == "none") return;
-  const auto codec = codec::make(spec);
   const auto strategy = sync::make(config.sync);
   if (strategy->schedule(1).commit == sync::Scope::self)
     throw_failure(Kind::usage, "codec={} with sync={}: it is for gradients, and this strategy sends models; take codec=none", spec,
                   config.sync);
+  if (sync::is_codec_auto(spec)) return static_cast<void>(sync::codec_auto_schema().read(Spec::parse(spec)));
+  const auto codec = codec::make(spec);
+  codec::check_optimizer(*codec, optim::make(config.optimizer)->spec());
+  if (codec->momentum() && strategy->semantics().drifts())
+    throw_failure(Kind::usage,
+                  "codec={} with sync={}: ranks that train by themselves send no gradients, and would have no momentum then; take topk and "
+                  "an optimizer with momentum",
+                  spec, config.sync);
   if (codec->feedback() && config.data.accumulate > 1 && strategy->placement(Rank{0}, 1).gathers_gradients())
     throw_failure(
         Kind::usage,

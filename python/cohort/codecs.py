@@ -22,6 +22,15 @@ def spec_of(name, positional=(), named=None):
     return _core._codec_spec(f"{name}({', '.join(f'{key}={text(value)}' for key, value in given.items())})" if given else name)
 
 
+def check_momentum(core, optimizer):
+    """ValueError where both would keep momentum, or the optimizer divides by the size of what is sent late."""
+    if not core.momentum:
+        return
+    if not isinstance(optimizer, torch.optim.SGD) or any(group["momentum"] != 0 for group in optimizer.param_groups):
+        raise ValueError(f"codec {core.spec} keeps the momentum itself, on every rank's own gradients: it is for torch.optim.SGD(momentum=0), "
+                         f"not for {type(optimizer).__name__}" + (" with momentum" if isinstance(optimizer, torch.optim.SGD) else ""))
+
+
 class CodedGradients:
     """A codec, and what it did not send of each parameter's gradient on this rank.
 

@@ -57,6 +57,8 @@ class State:
     def _codec(self, spec):
         if self._gradients is None:
             self._gradients = codecs.CodedGradients(spec, self._seed, self._by_values)
+            if self._optimizer is not None:
+                codecs.check_momentum(self._gradients.core, self._optimizer)
             if self._kept:
                 self._gradients.load_state_dict(self._kept, dist.get_rank(self._group))
         if self._gradients.spec != spec:
@@ -73,12 +75,12 @@ class State:
         core = self._codec(spec)
         if gradients.is_sparse:
             raise ValueError(f"the gradient of {self._names[parameters[0]]} is sparse, and codec {spec} is for dense ones")
-        if dist.get_world_size(self._group) == 1:
+        if dist.get_world_size(self._group) == 1 and not core.momentum:
             done = torch.futures.Future()
             done.set_result(gradients)
             return done
-        work = _core._reduce_bucket(self._group, core, [self._names[p] for p in parameters], [p.numel() for p in parameters], gradients,
-                                    self._weight(parameters))
+        work = _core._reduce_bucket(self._group, core, [self._names[p] for p in parameters], [list(p.shape) for p in parameters], gradients,
+                                    self._weight(parameters), 1 / self.loss_scale)
         return work.get_future().then(lambda future: future.value()[0])
 
 

@@ -42,7 +42,7 @@ def work(command, folder, env):
         return
     if command.startswith("cohort bench step"):
         command += " --rounds 1 --steps 4 --warm 1 --no-void-check"
-    elif command.startswith("cohort bench") and not command.startswith("cohort bench memory"):
+    elif command.startswith("cohort bench") and not command.startswith(("cohort bench memory", "cohort bench codec")):
         command += SHORT
     done = subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"

@@ -10,6 +10,7 @@ from launch import ranks
 from optimizer_training import SHARE, alike, data, loss_of, net, setup_rank, sgd, teardown_rank, train_alone, train_together  # noqa: F401
 
 KEEPING = (hvd.Compression.int8, hvd.Compression.topk(ratio=0.25))  # codecs that keep what they do not send
+LOW_RANK = hvd.Compression.powersgd(1, min_rate=1)
 
 
 def same_on_all_ranks(tensors):
@@ -157,7 +158,7 @@ def wrapped(model, compression, **options):
 
 @ranks(1, 2, 3)
 def test_state_dict_has_what_is_kept_and_goes_on_bit_for_bit():
-    for compression in (*KEEPING, hvd.Compression.int8(rounding="stochastic", seed=5)):
+    for compression in (*KEEPING, LOW_RANK, hvd.Compression.int8(rounding="stochastic", seed=5)):
         model = net()
         optimizer = wrapped(model, compression)
         trained(model, optimizer, range(3))
@@ -195,7 +196,7 @@ def test_residuals_of_another_rank_are_not_taken():
 
 @ranks(2, 3)
 def test_groups_change_no_bit():
-    for compression in KEEPING:
+    for compression in (*KEEPING, LOW_RANK):
         models = [train_together(4, compression=compression, **options) for options in ({}, {"num_groups": 1}, {"num_groups": 100})]
         for other in models[1:]:
             for p, q in zip(models[0].parameters(), other.parameters()):
@@ -247,6 +248,55 @@ def test_a_part_of_the_model_may_be_out_of_use():
     same_on_all_ranks(model.parameters())
 
 
+@ranks(2, 3)
+def test_powersgd_gives_a_mean_of_one_direction_in_one_step():
+    p = torch.nn.Parameter(torch.zeros(3, 4, 5))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1.0), named_parameters=[("p", p)], compression=LOW_RANK)
+    noise = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(hvd.rank()))
+    mean = torch.arange(1.0, 4.0).reshape(3, 1) * torch.linspace(-1, 1, 20)
+    give(p, noise - hvd.allreduce(noise, op=hvd.Average) + mean.reshape(3, 4, 5))
+    optimizer.step()
+    torch.testing.assert_close(-p.detach(), mean.reshape(3, 4, 5), rtol=1e-4, atol=1e-5)
+    same_on_all_ranks([optimizer.state_dict()["compression"]["residuals"]["p"]["memory"]])
+
+
+@ranks(2)
+def test_powersgd_begins_anew_on_all_ranks_where_one_has_lost_its_directions():
+    models = net(), net()
+    optimizers = [wrapped(model, LOW_RANK) for model in models]
+    for model, optimizer in zip(models, optimizers):
+        trained(model, optimizer, range(2))
+    state = copy.deepcopy(optimizers[0].state_dict())
+    if hvd.rank() == 1:
+        for r in state["compression"]["residuals"].values():
+            r.pop("memory", None)
+    optimizers[0].load_state_dict(state)
+    trained(models[0], optimizers[0], range(2, 4))
+    same_on_all_ranks(models[0].parameters())
+    assert all(torch.isfinite(p).all() for p in models[0].parameters())
+
+
+@ranks(1, 2, 3)
+def test_dgc_that_sends_everything_is_sgd_with_momentum():
+    found = []
+    for momentum, compression in ((0.5, hvd.Compression.none), (0.0, hvd.Compression.dgc(ratio=1, momentum=0.5, masking=False))):
+        model = net()
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum),
+                                             named_parameters=model.named_parameters(), compression=compression)
+        trained(model, optimizer, range(3))
+        if compression is not hvd.Compression.none:  # its velocity is saved, too
+            again, file = net(), copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+            optimizer = hvd.DistributedOptimizer(torch.optim.SGD(again.parameters(), lr=0.1), named_parameters=again.named_parameters(),
+                                                 compression=compression)
+            again.load_state_dict(file[0])
+            optimizer.load_state_dict(file[1])
+            model = again
+        trained(model, optimizer, range(3, 6))
+        found.append(model)
+    for p, q in zip(*(model.parameters() for model in found)):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+
+
 @ranks(1, 2)
 def test_refusals_say_why():
     p = torch.nn.Parameter(torch.zeros(4))
@@ -255,6 +305,9 @@ def test_refusals_say_why():
         with pytest.raises(ValueError, match=why):
             hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), compression=compression, **options)
     refused("op=Average and op=Sum.*Adasum", op=hvd.Adasum)
+    for optimizer in (torch.optim.SGD([p], lr=1.0, momentum=0.9), torch.optim.Adam([p])):
+        with pytest.raises(ValueError, match="keeps the momentum itself.*" + type(optimizer).__name__):
+            hvd.DistributedOptimizer(optimizer, compression=hvd.Compression.dgc)
     refused("no Min follows", op=hvd.Min)
     refused("gradient_predivide_factor is not for codec int8", gradient_predivide_factor=2.0)
     refused("float32 gradients on the CPU.*float64", parameter=torch.nn.Parameter(torch.zeros(4, dtype=torch.float64)))

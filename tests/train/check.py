@@ -145,6 +145,7 @@ def settings(runs):
     refused(runs, "take one of them", engine__comm_dtype="bf16", codec="int8")
     refused(runs, "take stage 1, or a codec without feedback", codec="topk", sync="zero(stage=2)", data__accumulate=2)
     refused(runs, "did you mean 'topk'", codec="tpok")
+    refused(runs, "take optimizer=sgd(momentum=0)", codec="dgc", optimizer="sgd(lr=0.1, momentum=0.9)")
     refused(runs, "precision=bf16", precision="fp16", sync="local_sgd")
     shown = runs.call([runs.cohort, "train", "--show-config", "--set", "seed=7"]).stdout
     assert "seed: 7  # command line" in shown and "steps: 0  # default" in shown, shown

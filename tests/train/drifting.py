@@ -67,14 +67,19 @@ def coded(runs):
     runs.train("plain", epochs=4)
     first, *_, last = evaluations(runs, "plain")
     # What a codec loses at once, and what it is late with: a twentieth of the gradient a step is one in twenty steps.
-    for i, (codec, most) in enumerate((("int8", 1.05 * last), ("topk(ratio=0.05)", 0.5 * first), ("bf16", 1.05 * last))):
+    for i, (codec, most) in enumerate((("int8", 1.05 * last), ("topk(ratio=0.05)", 0.5 * first), ("bf16", 1.05 * last),
+                                    ("powersgd(rank=2)", 0.5 * first))):
         for sync in ("all_reduce(op=sum)", "zero(stage=2, op=sum)"):
             name = f"{i}-{sync[:4]}"
             runs.train(name, epochs=4, codec=codec, sync=sync)
             tested = evaluations(runs, name)
             assert tested[-1] < most, f"{codec} with {sync} does not learn: {tested}, plain {first} to {last}"
-    sets = {**FORGETFUL, "optimizer": "sgd(lr=0.02, momentum=0.9)", "codec": "topk(ratio=0.1)"}
-    runs.train("whole", **sets)
-    caught(runs, "killed", lambda: len(runs.checkpoints("killed")) > 2, lambda job: os.kill(workers(job.pid)[0], signal.SIGKILL), **sets)
-    runs.train("killed", **sets)
-    assert files(runs, "killed") == files(runs, "whole"), "resumed with other bits: residuals were lost"
+    for codec, optimizer in (("topk(ratio=0.1)", "sgd(lr=0.02, momentum=0.9)"), ("powersgd(rank=2)", "sgd(lr=0.02, momentum=0.9)"),
+                             ("dgc(ratio=0.1)", "sgd(lr=0.02)")):
+        sets = {**FORGETFUL, "optimizer": optimizer, "codec": codec}
+        for name in ("whole", "killed"):
+            runs.call(["rm", "-rf", runs.path(name)])
+        runs.train("whole", **sets)
+        caught(runs, "killed", lambda: len(runs.checkpoints("killed")) > 2, lambda job: os.kill(workers(job.pid)[0], signal.SIGKILL), **sets)
+        runs.train("killed", **sets)
+        assert files(runs, "killed") == files(runs, "whole"), f"{codec} resumed with other bits: what it kept was lost"

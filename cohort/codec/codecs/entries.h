@@ -74,21 +74,24 @@ class SparseCodec : public Codec {
   }
 
  protected:
-  std::size_t most_kept(std::size_t count) const {
-    return std::min(count, std::max<std::size_t>(1, static_cast<std::size_t>(share_ * static_cast<double>(count))));
+  std::size_t most_kept(std::size_t count) const { return most_kept(count, share_); }
+  static std::size_t most_kept(std::size_t count, double share) {
+    return std::min(count, std::max<std::size_t>(1, static_cast<std::size_t>(share * static_cast<double>(count))));
   }
-  double least_share(const Layout& layout) const {  // the smallest k / d
+  double least_share(const Layout& layout) const { return least_share(layout, share_); }
+  static double least_share(const Layout& layout, double share) {  // the smallest k / d
     double least = 1;
     for (const TensorPlace& t : layout.tensors)
-      if (t.count > 0) least = std::min(least, static_cast<double>(most_kept(t.count)) / static_cast<double>(t.count));
+      if (t.count > 0) least = std::min(least, static_cast<double>(most_kept(t.count, share)) / static_cast<double>(t.count));
     return least;
   }
 
  private:
+  virtual double share_at(std::int64_t /*step*/) const { return share_; }  // at most `share`
   virtual Threshold choose(const float* x, std::size_t count, std::size_t most) const = 0;  // of a tensor, `most` elements at most
 
   static constexpr std::size_t kEntryBytes = 8;
-  std::size_t most_entries(const TensorPlace& t, const Range& range) const {
+  std::size_t most_entries(const TensorPlace& t, const Range& range) const {  // in any step
     return std::min(most_kept(t.count), t.range().overlap(range).count);
   }
   std::size_t most_bytes(const TensorPlace& t, const Range& range) const {
@@ -99,15 +102,17 @@ class SparseCodec : public Codec {
     std::byte* to = out.data();
     for (const TensorPlace& t : source.layout.tensors) {
       const Range part = t.range().overlap(source.range);
-      if (part.count > 0) to = write(t, part, static_cast<const float*>(source.values.data) + t.first, to);
+      if (part.count == 0) continue;
+      const std::size_t most = most_kept(t.count, share_at(source.step));
+      to = write(t, part, static_cast<const float*>(source.values.data) + t.first, most, to);
     }
     return static_cast<std::size_t>(to - out.data());
   }
-  std::byte* write(const TensorPlace& t, const Range& part, const float* x, std::byte* to) const {
+  std::byte* write(const TensorPlace& t, const Range& part, const float* x, std::size_t most, std::byte* to) const {
     if (t.count > UINT32_MAX) throw_failure(Kind::usage, "codec {}: {} has {} elements, 2^32 - 1 are the most", spec(), t.name, t.count);
-    const Threshold sent = choose(x, t.count, most_kept(t.count));
+    const Threshold sent = choose(x, t.count, most);
     std::vector<std::uint32_t> places;
-    places.reserve(most_entries(t, part));
+    places.reserve(std::min(most, part.count));
     std::size_t ties = sent.ties;
     for (std::size_t i = 0; i < part.last() - t.first; ++i) {
       const std::uint32_t m = magnitude(x[i]);

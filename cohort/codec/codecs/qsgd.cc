@@ -2,8 +2,7 @@
 // n <= 256 with a norm each.
 //   C(x)_i = N sign(x_i) l_i / s,  l_i = floor(a_i) or one more, by chance, a_i = s |x_i| / N      N = |x|_2, or max |x| with norm=max
 // Unbiased; E |C(x) - x|^2 <= min(n / s^2, sqrt(n) / s) |x|^2 for |x|_2 (the norm is rounded up by a 128th at most: levels.h has the
-// bytes). The paper's Elias code is left out: the place of a payload is as large as the longest one, so codes that are short on average
-// save nothing.
+// bytes). elias=true: the paper's code, of as many bits as the levels need, so payloads have a length each.
 #include <cmath>
 
 #include "cohort/codec/codecs/levels.h"
@@ -13,7 +12,7 @@ namespace {
 
 class Qsgd final : public Levels {
  public:
-  explicit Qsgd(const SpecValues& v) : Levels(static_cast<int>(v.integer("levels"))), max_(v.word("norm") == "max") {}
+  explicit Qsgd(const SpecValues& v) : Levels(static_cast<int>(v.integer("levels")), v.boolean("elias")), max_(v.word("norm") == "max") {}
   bool unbiased() const override { return true; }
   double contraction(const Layout&) const override { return 0; }
 
@@ -39,7 +38,11 @@ const SpecSchema& schema() {
         .type = Type::word,
         .doc = "the length of the block, as in the paper, or its largest element",
         .preset = "l2",
-        .words = {"l2", "max"}}}};
+        .words = {"l2", "max"}},
+       {.name = "elias",
+        .type = Type::boolean,
+        .doc = "levels in Elias code, which is short where most are 0: fewer bytes, more time",
+        .preset = "false"}}};
   return schema;
 }
 std::unique_ptr<Codec> build(const SpecValues& values) { return std::make_unique<Qsgd>(values); }

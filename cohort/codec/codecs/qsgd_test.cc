@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "cohort/base/failure_of.h"
+#include "cohort/codec/codecs/elias.h"
 #include "cohort/codec/testing.h"
 
 namespace cohort::codec {
@@ -56,6 +57,77 @@ TEST(Qsgd, KeepsWholeLevelsAsTheyAre) {
   std::vector<float> values(layout.count);
   for (int i = 0; i < 15; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(i - 7) / 4;
   EXPECT_EQ(sent(*make("qsgd(levels=7, norm=max)"), layout, values), values);
+}
+
+TEST(Qsgd, InEliasCodeIsTheSameInFewerBytes) {
+  const Layout layout = layout_of({4096, 100});
+  const auto x = noise(layout, 7);
+  for (const int levels : {1, 3, 7, 16, 127}) {
+    const auto plain = make("qsgd(levels=" + std::to_string(levels) + ")");
+    const auto elias = make("qsgd(elias=true, levels=" + std::to_string(levels) + ")");
+    EXPECT_TRUE(elias->variable());
+    EXPECT_EQ(elias->bound(layout, layout.all()), plain->bound(layout, layout.all()));
+    const Buffer longer = encoded(*plain, layout, x, layout.all(), Random(1, 2));
+    const Buffer shorter = encoded(*elias, layout, x, layout.all(), Random(1, 2));
+    EXPECT_LT(shorter.size(), longer.size()) << levels;
+    EXPECT_TRUE(same_bits(absorbed(*plain, layout, {longer}, layout.all()), absorbed(*elias, layout, {shorter}, layout.all()))) << levels;
+  }
+}
+
+// n = 256, s = sqrt(n): 2.8 n + 32 bits in the paper, of which the norm takes 32, and 16 here.
+TEST(Qsgd, InEliasCodeTakesNoMoreBitsThanThePaperSays) {
+  const Layout layout = layout_of({256});
+  const auto elias = make("qsgd(levels=16, elias=true)");
+  double bits = 0;
+  constexpr int kDraws = 200;
+  for (unsigned seed = 0; seed < kDraws; ++seed)
+    bits += 8 * static_cast<double>(encoded(*elias, layout, noise(layout, seed), layout.all(), Random(3, seed)).size()) / kDraws;
+  EXPECT_LE(bits, 2.8 * 256 + 32);
+}
+
+TEST(Qsgd, InEliasCodeReadsEveryBlockThatItWrites) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 2000; ++i) {
+    const std::size_t count = 1 + random() % kBlock;
+    const int levels = 1 + static_cast<int>(random() % 127), zeros = static_cast<int>(random() % 10);
+    Codes codes{}, back;
+    for (std::size_t k = 0; k < count; ++k)
+      if (static_cast<int>(random() % 10) >= zeros)
+        codes[k] = static_cast<std::int8_t>(static_cast<int>(random() % static_cast<unsigned>(2 * levels + 1)) - levels);
+    std::array<std::byte, 1000> memory;  // NOLINT: written before it is read
+    memory.fill(std::byte{0xff});
+    const std::size_t size = elias_encode(codes, count, memory.data(), 600);
+    ASSERT_GT(size, 0u);
+    ASSERT_EQ(memory[size], std::byte{0xff});
+    back.fill(99);
+    ASSERT_EQ(elias_decode(memory, count, levels, back.data()), size);
+    ASSERT_TRUE(std::equal(codes.begin(), codes.begin() + static_cast<std::ptrdiff_t>(count), back.begin()));
+    if (count < kBlock) {
+      ASSERT_EQ(back[count], 99);
+    }
+    for (std::size_t shorter = 0; shorter < size; ++shorter)
+      ASSERT_EQ(elias_decode(ConstBytes(memory).first(shorter), count, levels, nullptr), 0u);
+    ASSERT_EQ(elias_encode(codes, count, memory.data(), size - 1), 0u);
+  }
+}
+
+TEST(Qsgd, InEliasCodeRefusesWhatNoBlockHas) {
+  const Layout layout = layout_of({8});
+  const auto elias = make("qsgd(elias=true)");
+  const auto refused = [&](std::initializer_list<unsigned> bytes) {
+    Buffer payload;
+    for (const unsigned byte : bytes) payload.push_back(static_cast<std::byte>(byte));
+    return failure_of([&] { absorbed(*elias, layout, {payload}, layout.all()); }).kind == Kind::corrupt;
+  };
+  EXPECT_FALSE(refused({0x80, 0xbf, 0x18}));       // gamma(9): eight zeros
+  EXPECT_FALSE(refused({0x80, 0xbf, 0x18, 0, 0}));  // zeros behind
+  EXPECT_TRUE(refused({0x80, 0xbf, 0x18, 1}));
+  EXPECT_TRUE(refused({0x80, 0xbf, 0x28}));         // gamma(10): beyond the end
+  EXPECT_TRUE(refused({0x80, 0xbf, 0x98}));         // a bit behind
+  EXPECT_TRUE(refused({0x80, 0xff, 0x18}));         // no unit
+  EXPECT_TRUE(refused({0x80, 0xbf, 0}));            // endless zeros
+  EXPECT_TRUE(refused({0x80, 0xbf, 0x00, 0x00}));
+  EXPECT_TRUE(refused({0x80}));
 }
 
 TEST(Qsgd, OfNumbersWhoseNormNoScaleHoldsIsNotFinite) {

@@ -32,12 +32,12 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& 
 
 c10::intrusive_ptr<c10d::Work> reduce_bucket(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                              const std::shared_ptr<GradientCodec>& codec, const std::vector<std::string>& names,
-                                             const std::vector<std::size_t>& counts, const at::Tensor& bucket, double weight) {
+                                             const std::vector<Shape>& shapes, const at::Tensor& bucket, double weight, double unit) {
   const auto backend = c10::dynamic_intrusive_pointer_cast<ProcessGroupCohort>(group->getBackend(c10::DeviceType::CPU));
   if (!backend)
     throw_failure(Kind::usage, "the hooks of cohort are for process groups of backend cohort, not {}; init_process_group(\"cohort\")",
                   group->getBackendName());
-  return backend->allreduce_coded(bucket, names, counts, codec, weight);
+  return backend->allreduce_coded(bucket, names, shapes, codec, weight, unit);
 }
 
 at::Tensor shared_tensor(const std::vector<int64_t>& sizes, at::ScalarType type) {

@@ -66,10 +66,9 @@ class ProcessGroupCohort final : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
-  // The bucket, which has so many elements of each named parameter one after the other, becomes the average over the ranks by way of a
-  // codec.
-  WorkPtr allreduce_coded(const at::Tensor& bucket, const std::vector<std::string>& names, const std::vector<std::size_t>& counts,
-                          std::shared_ptr<GradientCodec> codec, double weight);
+  // The bucket, which has the elements of each named parameter one after the other, becomes the average over the ranks by way of a codec.
+  WorkPtr allreduce_coded(const at::Tensor& bucket, const std::vector<std::string>& names, const std::vector<Shape>& shapes,
+                          std::shared_ptr<GradientCodec> codec, double weight, double unit);
 
   void abort() override;
   void shutdown() override;  // waits shortly for what is in flight, then disconnects from the peers

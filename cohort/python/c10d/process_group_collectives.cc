@@ -105,12 +105,16 @@ WorkPtr ProcessGroupCohort::allreduce(Tensors& tensors, const c10d::AllreduceOpt
 }
 
 WorkPtr ProcessGroupCohort::allreduce_coded(const at::Tensor& bucket, const std::vector<std::string>& names,
-                                            const std::vector<std::size_t>& counts, std::shared_ptr<GradientCodec> codec, double weight) {
+                                            const std::vector<Shape>& shapes, std::shared_ptr<GradientCodec> codec, double weight,
+                                            double unit_of_weight) {
   constexpr const char* kTitle = "cohort:all_reduce by a codec";
+  std::vector<std::size_t> counts;
+  for (const Shape& shape : shapes)
+    counts.push_back(static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>())));
   const std::size_t count = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   need(!names.empty() && names.size() == counts.size() && count == static_cast<std::size_t>(bucket.numel()), kTitle,
        fmt::format("{} names and {} elements for a bucket of {}", names.size(), count, bucket.numel()));
-  CodedUnit unit{.names = names, .weight = weight};
+  CodedUnit unit{.names = names, .shapes = shapes, .weight = weight, .unit = unit_of_weight};
   const at::Tensor memory = raising([&] { return dense(bucket, kTitle); });
   raising([&] {
     std::size_t first = 0;

@@ -37,6 +37,8 @@ py::dict residuals(const Codec& codec) {
     py::dict one;
     one["sent"] = tensor_of(r.sent);
     one["owned"] = tensor_of(r.owned);
+    if (!r.velocity.empty()) one["velocity"] = tensor_of(r.velocity);
+    if (!r.memory.empty()) one["memory"] = tensor_of(r.memory);
     one["first"] = r.first;
     one["share"] = r.share;
     one["weight"] = r.weight;
@@ -52,6 +54,8 @@ void restore(const Codec& codec, const py::dict& from) {
     Residual& r = all[py::cast<std::string>(name)];
     r.sent = values_of(one["sent"]);
     r.owned = values_of(one["owned"]);
+    if (one.contains("velocity")) r.velocity = values_of(one["velocity"]);
+    if (one.contains("memory")) r.memory = values_of(one["memory"]);
     r.first = py::cast<std::size_t>(one["first"]);
     r.share = py::cast<double>(one["share"]);
     r.weight = py::cast<double>(one["weight"]);
@@ -84,6 +88,7 @@ void bind_codec(py::module_& m) {
            py::arg("spec"), py::arg("seed"), py::arg("by_values"))
       .def_property_readonly("spec", &GradientCodec::spec)
       .def_property_readonly("feedback", &GradientCodec::feedback)
+      .def_property_readonly("momentum", &GradientCodec::momentum)
       .def("settle", py::overload_cast<bool>(&GradientCodec::settle), Free())
       .def("residuals", &residuals)
       .def("restore", &restore);

@@ -17,7 +17,7 @@ using collective::Op;
 Layout layout_of(const CodedUnit& unit) {
   Layout layout;
   for (std::size_t i = 0; i < unit.names.size(); ++i) {
-    layout.tensors.push_back({unit.names[i], layout.count, unit.gradients[i].count});
+    layout.tensors.push_back({unit.names[i], layout.count, unit.gradients[i].count, i < unit.shapes.size() ? unit.shapes[i] : Shape{}});
     layout.count += unit.gradients[i].count;
   }
   return layout;
@@ -91,7 +91,9 @@ struct GradientCodec::Unit {
       const auto all = sent->residual().subspan(t.first, t.count);
       r.sent.assign(all.begin(), all.end());
       r.weight = sent->weight();
+      r.velocity = part(coded.sent()->velocity(), t);
     }
+    r.memory = floats(coded.memory(index_of(t)));
     if (const auto* sum = coded.sum()) {
       const ElementRange mine = part_of(coded.owned(), t);
       const auto owned = sum->residual().subspan(t.first + mine.first - coded.owned().first, mine.count);
@@ -103,7 +105,11 @@ struct GradientCodec::Unit {
   // What was kept under another weight moves parameters as far under this unit's.
   void take(const TensorPlace& t, Residual r, double weight) {
     step = std::max(step, r.step);
-    if (coded.sent() == nullptr || r.sent.size() != t.count || r.weight == 0) return;
+    if (const Piece memory = coded.memory(index_of(t)); memory.count == r.memory.size()) copy(r.memory, memory);
+    if (coded.sent() == nullptr || r.sent.size() != t.count) return;
+    if (const Piece velocity = coded.sent()->velocity(); velocity.count > 0 && r.velocity.size() == t.count)
+      copy(r.velocity, velocity.part(t.first, t.count));
+    if (r.weight == 0) return;
     scale(r.sent, r.weight / weight);
     scale(r.owned, r.weight / weight);
     const ElementRange mine = part_of(coded.owned(), t);
@@ -116,6 +122,17 @@ struct GradientCodec::Unit {
   }
 
   double share() const { return op == Op::average ? ranks : 1.0; }
+  std::size_t index_of(const TensorPlace& t) const { return static_cast<std::size_t>(&t - layout.tensors.data()); }
+  static std::vector<float> floats(const Piece& p) {
+    const auto* const first = static_cast<const float*>(p.data);
+    return {first, first + p.count};
+  }
+  static std::vector<float> part(const Piece& all, const TensorPlace& t) {
+    return all.count == 0 ? std::vector<float>{} : floats(all.part(t.first, t.count));
+  }
+  static void copy(const std::vector<float>& from, const Piece& to) {
+    if (!from.empty()) std::memcpy(to.data, from.data(), to.bytes());
+  }
   static void copy(const std::vector<float>& from, codec::Feedback& to, std::size_t first) {
     if (!from.empty()) std::memcpy(static_cast<float*>(to.values().data) + first, from.data(), from.size() * sizeof(float));
   }
@@ -150,7 +167,8 @@ void GradientCodec::reduce(Communicator& comm, const CodedUnit& unit, const coll
         std::memcpy(flat.part(u.layout.tensors[i].first, g.count).data, g.data, g.bytes());
   }
   u.open = false;  // a reduction that fails half-way leaves nothing to settle
-  u.coded.reduce(comm, flat, {}, unit.op, {.weight = unit.weight, .seed = seed_, .step = u.step}, call);
+  u.coded.agree_on_memory(comm, call);
+  u.coded.reduce(comm, flat, {}, unit.op, {.weight = unit.weight, .unit = unit.unit, .seed = seed_, .step = u.step}, call);
   u.open = true;
   if (verdict_ == Verdict::by_values) u.finite = finite(flat);
   for (std::size_t i = 0; packed && i < unit.gradients.size(); ++i)
@@ -217,10 +235,12 @@ void GradientCodec::restore(std::map<std::string, Residual> residuals) {
       throw_failure(Kind::usage, "a residual of {} has {} elements, and {} of the sum from {} on", name, r.sent.size(), r.owned.size(),
                     r.first);
     Residual& kept = loose_[name];
-    if (r.sent.empty())
+    if (r.sent.empty()) {
       kept.step = r.step;
-    else
+      kept.memory = std::move(r.memory);
+    } else {
       kept = std::move(r);
+    }
   }
 }
 

@@ -21,8 +21,10 @@ namespace cohort::python {
 struct CodedUnit {
   std::vector<std::string> names{};  // of the parameters, unique among all units
   std::vector<Piece> gradients{};    // fp32, reduced in place
+  std::vector<Shape> shapes{};       // of the parameters, for codecs that take them for matrices; none: nobody knows
   collective::Op op = collective::Op::average;
   double weight = 1;  // learning rate / loss scale
+  double unit = 1;    // 1 / loss scale
 };
 
 // What is kept of one parameter between steps.
@@ -30,6 +32,8 @@ struct Residual {
   std::vector<float> sent{};   // of this rank's own gradient: all elements, or none
   std::vector<float> owned{};  // of the sum: the elements from `first` on that this rank owns
   std::size_t first = 0;
+  std::vector<float> velocity{};  // of this rank's own gradients, where the codec keeps their momentum
+  std::vector<float> memory{};    // what the codec begins the next step with, the same on all ranks
   double share = 1;       // what an element of `owned` is worth in `sent`: the ranks of an average
   double weight = 0;      // at which both were left; 0: no step was made yet
   std::int64_t step = 0;  // steps made: what random numbers are drawn by
@@ -49,6 +53,7 @@ class GradientCodec {
 
   const std::string& spec() const { return codec_->spec(); }
   bool feedback() const { return codec_->feedback(); }
+  bool momentum() const { return codec_->momentum().has_value(); }  // it is the codec's: the optimizer must have none
   void check(const CodedUnit& unit) const;                                                           // before anything is sent
   void reduce(collective::Communicator& comm, const CodedUnit& unit, const collective::Call& call);  // collective
   void settle(bool made);

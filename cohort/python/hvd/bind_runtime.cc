@@ -46,10 +46,13 @@ py::object wait(HandleId id) {
 }
 
 HandleId allreduce_coded(const std::shared_ptr<GradientCodec>& codec, std::vector<std::string> names, const Tensors& tensors, int op,
-                         double weight, const std::string& name, int set) {
+                         double weight, double unscale, const std::string& name, int set) {
   Request request = all_reduce(tensors, tensors, {static_cast<Reduce>(op)});
-  CodedUnit unit{.names = std::move(names), .op = request.operation.op, .weight = weight};
-  for (const at::Tensor& tensor : tensors) unit.gradients.push_back(nn::piece(tensor));
+  CodedUnit unit{.names = std::move(names), .op = request.operation.op, .weight = weight, .unit = unscale};
+  for (const at::Tensor& tensor : tensors) {
+    unit.gradients.push_back(nn::piece(tensor));
+    unit.shapes.push_back(tensor.sizes().vec());
+  }
   codec->check(unit);
   request.operation.codec = codec->spec();
   request.operation.reduce = [codec, unit = std::move(unit)](collective::Communicator& comm, const collective::Call& call) {

@@ -32,6 +32,9 @@ class Choco final : public Gossip {
  public:
   explicit Choco(const SpecValues& values)
       : choice_(values, Stochastic::doubly), codec_(codec::make(values.spec("codec").to_string())), gamma_(values.real("gamma")) {
+    if (codec_->momentum())
+      throw_failure(Kind::usage, "choco: codec={} keeps momentum of gradients, and here differences of models are sent; take topk",
+                    codec_->spec());
     choice_.refuse_turns("choco: what a rank keeps of its neighbours are their models in fixed weights");
   }
   std::string_view name() const override { return "choco"; }

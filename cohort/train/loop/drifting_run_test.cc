@@ -168,7 +168,7 @@ std::map<std::string, std::vector<double>> owed(const std::vector<engine::Residu
 }
 
 TEST_F(DriftingRun, WhatCodecsKeptIsInACheckpointForAnyNumberOfRanks) {
-  for (const char* codec : {"topk(ratio=0.3)", "int8"}) {
+  for (const char* codec : {"topk(ratio=0.3)", "int8", "powersgd(rank=1, min_rate=1)"}) {
     config.codec = codec;
     config.out = dir.file(codec);
     ASSERT_EQ(run(3, "all_reduce(op=average)", 5), "");
@@ -184,6 +184,7 @@ TEST_F(DriftingRun, WhatCodecsKeptIsInACheckpointForAnyNumberOfRanks) {
         }
       EXPECT_GT(most, 1e-5) << "nothing was kept: nothing is tested";
       EXPECT_EQ(residuals[0].weight, before[0].weight);
+      for (const auto& one : residuals) EXPECT_EQ(one.memory, before[0].memory) << codec << " on " << ranks;
     }
   }
 }

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from cohort import _core
-from cohort.codecs import CodedGradients
+from cohort.codecs import CodedGradients, check_momentum
 from cohort.torch.compression import CodecCompressor, NoneCompressor
 from cohort.torch.mpi_ops import Average, allreduce_async_, grouped_allreduce_async_, rank, sparse_allreduce_async, synchronize
 from cohort.torch.process_sets import _id_of
@@ -61,6 +61,16 @@ class GradientReducer:
         self._listening = True
         self._hooks = [p.register_post_accumulate_grad_hook(arrived) for p in self._parameters]
         weakref.finalize(self, lambda hooks: [h.remove() for h in hooks], self._hooks)
+
+    def check(self, optimizer):
+        """ValueError for an optimizer that the codec does not go with."""
+        if self._codec:
+            check_momentum(self._codec.core, optimizer)
+
+    @property
+    def keeps_momentum(self):
+        """Of the codec: a rank that is alone needs it, too."""
+        return bool(self._codec and self._codec.core.momentum)
 
     def set_passes(self, passes):
         self.passes = passes
@@ -167,8 +177,8 @@ class GradientReducer:
             parts.setdefault(self._rate_of(p), []).append((p, gradient.detach().contiguous()))
         for (_, rate), part in parts.items():
             names, tensors = [str(self._names[p]) for p, _ in part], [tensor for _, tensor in part]
-            handle = _core.allreduce_coded(self._codec.core, names, tensors, self._op, rate / self.loss_scale, names[0],
-                                           _id_of(self._process_set))
+            handle = _core.allreduce_coded(self._codec.core, names, tensors, self._op, rate / self.loss_scale, 1 / self.loss_scale,
+                                           names[0], _id_of(self._process_set))
             for p, tensor in part:
                 self._pending[p] = _PendingGradient(tensor, None, handle)
 

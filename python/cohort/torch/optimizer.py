@@ -36,9 +36,10 @@ class _ReducingOptimizer:
     def _attach(self, names, parameters, options):
         self._parameter_names = names
         self._reducer = GradientReducer(names, parameters, rate_of=_rates(self), **options)
+        self._reducer.check(self)
         self._synchronized = False
         self._should_synchronize = True
-        if options["process_set"].included() and (size() > 1 or _may_grow()):
+        if options["process_set"].included() and (size() > 1 or _may_grow() or self._reducer.keeps_momentum):
             self._reducer.listen()
 
     @property
