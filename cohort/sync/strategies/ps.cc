@@ -49,6 +49,7 @@ class Ps final : public Strategy {
 
   void open(Site& site) override {
     collective::Communicator& comm = site.comm;
+    comm_ = &comm;
     if (site.rule == nullptr) throw_failure(Kind::usage, "sync=ps without an optimizer: servers have no update to make");
     session_ = std::make_unique<ps::Session>(comm, ps::SessionOptions{.servers = servers_});
     client_ = &session_->client();
@@ -77,6 +78,11 @@ class Ps final : public Strategy {
     put(bucket);
     for (std::size_t k = 0; k < bucket.states(); ++k) put(bucket, k);
     wire.comm->barrier(wire.call(bucket));
+  }
+  // Nobody pushes before all have put theirs.
+  void adopt(Bucket& bucket) override {
+    put(bucket);
+    comm_->barrier({.name = bucket.name()});
   }
   // The exact read comes when all ranks have marked as many steps; nobody goes on before all have it.
   void quiesce(Bucket& bucket, const Wire& wire) override {
@@ -136,7 +142,8 @@ class Ps final : public Strategy {
   const ps::Gate gate_;
   const int servers_;
   const collective::Op op_;
-  Noted seen_;  // by the training thread
+  Noted seen_;                                 // by the training thread
+  collective::Communicator* comm_ = nullptr;  // whose ranks these are
   std::unique_ptr<ps::Session> session_;
   ps::Client* client_ = nullptr;  // its
 };
