@@ -4,7 +4,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(public_modules base net cuda group collective codec elastic data optim queue checkpoint observe job sync plan train)
+set(public_modules base net cuda group collective codec elastic data optim ps queue checkpoint observe job sync plan train)
 add_library(cohort_public INTERFACE)
 target_link_libraries(cohort_public INTERFACE cohort_train cohort_queue cohort_data cohort_optim cohort_codec cohort_checkpoint cohort_observe cohort_sync)
 set_target_properties(cohort_public PROPERTIES EXPORT_NAME cohort)

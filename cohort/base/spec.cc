@@ -10,6 +10,7 @@ namespace {
 
 bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool name_char(char c) { return letter(c) || (c >= '0' && c <= '9') || c == '-' || c == '.'; }
+bool starts_number(char c) { return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.'; }
 bool bare_char(char c) { return name_char(c) || std::string_view("+:/%*@~").find(c) != std::string_view::npos; }
 
 [[noreturn]] void refuse(std::string_view text, std::size_t column, std::string_view what) {
@@ -58,6 +59,7 @@ class Parser {
     if (depth > kSpecMostDepth) fail(fmt::format("nested more than {} deep", kSpecMostDepth));
     ++at_;  // the opening parenthesis
     skip_blanks();
+    if (starts_number(peek())) return parse_only_value(spec);
     while (peek() != ')') {
       spec.params.push_back(parse_param(spec, depth));
       skip_blanks();
@@ -68,6 +70,17 @@ class Parser {
       if (peek() == ')') fail("expected a parameter after ','");
     }
     ++at_;
+  }
+
+  // "ssp(2)": a number without a name is all that stands there.
+  void parse_only_value(Spec& spec) {
+    Spec::Param param;
+    param.key_column = param.column = at_ + 1;
+    param.value = take(bare_char);
+    skip_blanks();
+    if (peek() != ')') fail("expected ')', as a value without a name stands alone");
+    ++at_;
+    spec.params.push_back(std::move(param));
   }
 
   Spec::Param parse_param(const Spec& spec, int depth) {
@@ -144,12 +157,15 @@ std::string Spec::to_string() const {
   for (const Param& p : params) {
     const bool bare = !p.value.empty() && std::all_of(p.value.begin(), p.value.end(), bare_char);
     out += &p == params.data() ? "(" : ", ";
-    out += p.key + "=" + (bare || p.nested ? p.value : in_quotes(p.value));
+    if (!p.key.empty()) out += p.key + "=";
+    out += bare || p.nested ? p.value : in_quotes(p.value);
   }
   return out + ")";
 }
 
+// A value without a name stands alone, and is that of the one parameter there is: SpecSchema::read() sees to it.
 const Spec::Param* Spec::find(std::string_view key) const {
+  if (params.size() == 1 && params[0].key.empty()) return params.data();
   const auto at = std::find_if(params.begin(), params.end(), [&](const Param& p) { return p.key == key; });
   return at == params.end() ? nullptr : &*at;
 }

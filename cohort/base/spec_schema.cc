@@ -99,8 +99,12 @@ SpecValues SpecSchema::read(const Spec& spec) const {
   if (spec.name != name_) refuse(spec, 0, fmt::format("is not {}", name_));
   std::vector<std::string_view> known;
   for (const SpecParam& p : params_) known.push_back(p.name);
+  if (!spec.params.empty() && spec.params[0].key.empty() && known.size() != 1)
+    refuse(spec, spec.params[0].key_column,
+           known.empty() ? fmt::format("{} has no parameters", name_)
+                         : fmt::format("say which parameter of {} it is: {}={}", name_, known[0], spec.params[0].value));
   for (const auto& given : spec.params)
-    if (std::find(known.begin(), known.end(), given.key) == known.end())
+    if (!given.key.empty() && std::find(known.begin(), known.end(), given.key) == known.end())
       refuse(spec, given.key_column, unknown_text(fmt::format("parameter of {}", name_), given.key, known));
   SpecValues out;
   for (const SpecParam& p : params_) {

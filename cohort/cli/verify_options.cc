@@ -93,7 +93,7 @@ std::optional<VerifyOptions> parse_verify(int argc, char** argv) {
   o.ranks = parse_ranks(ranks);
   o.syncs = split_specs(syncs);
   for (const auto& sync : o.syncs)
-    if (sync::make(sync)->semantics().drifts())
+    if (sync::make(sync)->semantics().identical == sync::Scope::self)
       throw_failure(Kind::usage,
                     "--sync {}: its ranks take steps of their own, which are not those of one rank; what it promises instead is in "
                     "docs/strategies.md, and cohort train shows how it learns",

@@ -144,6 +144,16 @@ void Engine::refuse_options() const {
   };
   const bool early = options_.early_update, alone = strategy_->semantics().commit_scope == sync::Scope::self;
   const std::string& sync = options_.strategy;
+  const bool served = strategy_->semantics().served;
+  refuse(served && !rule_, [&] { return fmt::format("sync={} without an optimizer: servers have no update to make", sync); });
+  refuse(served && rule_ && !strategy_->refusal_of(*rule_).empty(), [&] {
+    return fmt::format("sync={} with {}: {}; take sgd, adam, adagrad or another rule of single elements", sync, rule_->spec(),
+                       strategy_->refusal_of(*rule_));
+  });
+  refuse(served && options_.publish == PublishWhen::beside, [&] {
+    return fmt::format("engine.publish=beside with sync={}: servers send parameters when they are as fresh as the clock says; take auto",
+                       sync);
+  });
   refuse(early && !rule_, [] { return "early_update without an optimizer: there is nothing to update early"; });
   refuse(placement_.sharded() && !rule_, [&] { return fmt::format("sync={} without an optimizer: there is no update to shard", sync); });
   refuse(alone && !rule_, [&] { return fmt::format("sync={} without an optimizer: ranks exchange models that nobody updates", sync); });
@@ -176,7 +186,8 @@ void Engine::refuse_options() const {
   });
   if (codec_ && rule_) codec::check_optimizer(*codec_, rule_->spec());
   refuse(alone && codec_ && strategy_->schedule(1).commit == sync::Scope::self, [&] {
-    return fmt::format("codec={} with sync={}: it is for gradients, and this strategy sends models; take codec=none", codec_->spec(), sync);
+    return fmt::format("codec={} with sync={}: {}; take codec=none", codec_->spec(), sync,
+                       served ? "servers take gradients as they are" : "it is for gradients, and this strategy sends models");
   });
 }
 
@@ -189,6 +200,7 @@ void Engine::refuse_on_mesh() const {
   const std::string sync = fmt::format("sync={}", options_.strategy);
   refuse(strategy_->semantics().drifts(), sync,
          "replicas that drift are averaged over all ranks, and here not all have the same parameters");
+  refuse(strategy_->semantics().served, sync, "tables of servers know no boxes of parameters; leave mesh out");
   refuse(placement_.buddy, sync, "a lost rank takes its boxes with it, and buddies know none; leave buddy=true out");
   refuse(placement_.gathers_parameters() && spans_.count() > 1, sync,
          "parameters whose gradients are summed over different axes are not gathered together; take stage 2");
@@ -242,7 +254,7 @@ void Engine::open_strategy() {
       sync::begin_slot(*b, slot);
     }
   }
-  sync::Site site{comm_, all};
+  sync::Site site{comm_, all, rule_.get()};
   strategy_->open(site);
 }
 
@@ -257,6 +269,7 @@ Engine::~Engine() {
   gatherer_.reset();
   publisher_.reset();
   lanes_.close();
+  strategy_.reset();  // before the memory that it moves
   for (auto& p : parameters_) torch::autograd::impl::set_post_acc_grad_hooks(p.tensor, nullptr);
 }
 
@@ -284,6 +297,7 @@ void Engine::open_gatherer() {
 void Engine::open_publisher(bool far) {
   if (options_.publish == PublishWhen::wait || (options_.publish == PublishWhen::automatic && !far)) return;
   const auto reason = [&]() -> std::string_view {
+    if (strategy_->semantics().served) return "servers send what is new";
     if (!placement_.sharded()) return "there is nothing to publish: every rank updates all parameters";
     if (placement_.gathers_parameters()) return "parameters are gathered block by block there already";
     if (placement_.copies_to_device()) return "the host sends updated parameters to the GPU when all of them are there";

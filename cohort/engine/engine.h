@@ -15,6 +15,8 @@
 // that are whole only while used (ZeRO 3) are gathered and freed with the model's blocks: model.wrap_blocks(engine.block_wrapper()).
 // With a strategy whose replicas drift (sync/averaging.h, dpsgd) a rank's step is its own: a gradient that is not finite skips it on that
 // rank alone, and sums and losses of all ranks are known at sync rounds only (Verdict::sums_of). Evaluate and save under a Consensus.
+// With servers (sync/strategies/ps.cc) a rank's step is its own, too; the update is theirs, and parameters are what it has pulled last. A
+// Consensus brings all ranks to what the servers have.
 // On a mesh of ranks (options.mesh) parameters may be boxes of larger ones: a bucket is reduced along the axes that its parameters say, the
 // vote is of all ranks, and a norm counts every element once, whoever holds it (mesh_spans.h).
 // Where parameters are on a GPU buckets, gradients, the rule's state and the update are, too; the host waits once a step, for the vote.
@@ -123,6 +125,9 @@ class Engine {
   bool averages() const { return strategy_->averages(); }  // what a loss must be divided by depends on it
   const sync::Strategy& strategy() const { return *strategy_; }
   bool drifts() const { return strategy_->semantics().drifts() && comm_.size() > 1; }  // replicas differ between sync rounds
+  bool steps_alone() const { return strategy_->semantics().commit_scope == sync::Scope::self && comm_.size() > 1; }
+  bool identical() const { return strategy_->semantics().identical == sync::Scope::world || comm_.size() == 1; }  // after every step
+  std::optional<sync::Staleness> staleness() { return strategy_->staleness(); }
   const optim::Optimizer* rule() const { return rule_.get(); }
   void zero_gradients();
 
@@ -228,6 +233,8 @@ class Engine {
   std::vector<bool> find_missing(double anywhere);
   void measure_rounds(const TensorSums& sums);
   void update_all();
+  void update_by_servers();
+  void quiesce();
   void settle_codecs();
   bool encodes(int ranks) const { return codec_ && (ranks > 1 || codec_->momentum()); }  // whose momentum is the codec's, has it alone, too
   bool keeps_residuals() const { return encodes(comm_.size()) && codec_->feedback(); }

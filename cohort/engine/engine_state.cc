@@ -180,7 +180,7 @@ void Engine::publish_loaded_state() {
   mirror_.upload();
   for (const auto& b : buckets_) {
     b->copy_from_device();
-    strategy_->publish(*b, wire(*b));
+    strategy_->publish_loaded(*b, wire(*b));
     b->copy_to_device();
     b->buddy().copy(comm_);
   }
@@ -230,6 +230,7 @@ Consensus::~Consensus() { engine_.leave_consensus(); }
 
 // First all of it, which may fail, then the swap: what was in the model lies in drifted_ until the end.
 void Engine::enter_consensus() {
+  quiesce();
   if (!drifts()) return;
   if (consensus_depth_ == 0) {
     std::vector<collective::Region> agreed;
@@ -243,6 +244,12 @@ void Engine::enter_consensus() {
   ++consensus_depth_;
 }
 
+// What servers keep comes to the ranks, as all of them ask for it together.
+void Engine::quiesce() {
+  if (!strategy_->semantics().served) return;
+  for (const auto& b : buckets_) strategy_->quiesce(*b, wire(*b));
+}
+
 void Engine::swap_drifted() {
   for (std::size_t i = 0; i < buckets_.size(); ++i)
     for (const auto& m : buckets_[i]->members())
@@ -250,6 +257,7 @@ void Engine::swap_drifted() {
 }
 
 void Engine::adopt_consensus() {
+  quiesce();
   if (!drifts()) return;
   enter_consensus();
   drifted_.clear();

@@ -167,14 +167,17 @@ BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, 
   if (context.measure_before)
     report.gpu_before = measure_all(bucket, before);  // the noise of a single rank's gradient, for what adapts to it
   const bool together = pass.schedule.commit == sync::Scope::world;
-  if (together) context.strategy.reduce_gradients(bucket, wire);                                    // 2
+  const bool served = context.strategy.semantics().served;
+  if (together || (served && pass.last)) context.strategy.reduce_gradients(bucket, wire);           // 2
   if (pass.last && pass.schedule.exchanges_before) context.strategy.exchange_models(bucket, wire);  // models of before the update
   if (pass.last) bucket.buddy().send(*wire.comm);  // where each rank has a buddy, its piece goes there too
   report.seconds.wait = collective::wait_time().count() - waited;
   report.seconds.reduce = since(start);
   report.before = before.squared;
   if (!pass.last) return report;
-  if (!context.early_update || context.measure_before)
+  if (served)
+    report.gpu_after = measure_all(bucket, after);  // what it pushed is its own
+  else if (!context.early_update || context.measure_before)
     report.gpu_after = measure_part(bucket, together, after);  // for the vote, while memory is hot
   report.finite = after.finite;
   report.after = after.squared;
@@ -211,7 +214,10 @@ Verdict Engine::finish(std::span<const double> sums) {
   updated_ = 0;
   step_state_ = StepState::decided;
   settle_codecs();
-  if (rule_ && verdict.committed && !options_.early_update) update_all();
+  if (strategy_->semantics().served)
+    update_by_servers();
+  else if (rule_ && verdict.committed && !options_.early_update)
+    update_all();
   if (rule_ && !verdict.committed) zero_gradients();
   arrivals_.clear_touched(parameters_.size());
   mirror_.forget();
@@ -236,6 +242,19 @@ void Engine::update_all() {
     Bucket& b = updated_bucket(updated_++);  // what can fail comes after its update
     update(b, update_context(), decided_step(), decision_);
     publish(b);
+  }
+}
+
+// Servers hear whether what was pushed counts, and send what came of it.
+void Engine::update_by_servers() {
+  for (const auto& b : buckets_) {
+    const Span span{"mark", b->name(), b->bytes()};
+    strategy_->mark(*b, decided_step(), decision_, wire(*b));
+    b->clear();
+  }
+  for (const auto& b : buckets_) {
+    const Span span{"pull", b->name(), b->bytes()};
+    publish(*b);
   }
 }
 

@@ -6,6 +6,8 @@
 //                       the update a rank may go on with its own model, too
 //   mix_models()        after the vote that ends a sync round: what came changes the parameters
 //   publish()           updated parameters reach the ranks that read them
+// Where servers keep the parameters (Semantics::served) a rank makes no update: reduce_gradients() pushes, mark() says whether that counts,
+// publish() pulls what is new, and quiesce() brings this rank to what the servers have.
 // Between two sync rounds the replicas of some strategies drift. consensus() is the one model that the job stands for then.
 // Owner: Engine. Threads: reduce_gradients() and exchange_models() may run for different buckets at once on different lanes, each with its
 // lane's communicator; all else is the training thread's. Failure: as the communicator's.
@@ -13,6 +15,7 @@
 // laws of strategy_laws_test.cc, and of engine/strategies_test.cc, hold it to what its row declares.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,9 +44,11 @@ struct Semantics {
   Scope identical = Scope::world;     // who holds the same parameters after every step
   Scope sync_scope = Scope::self;     // who decides a sync round together; self: there are none
   Guarantee guarantee = Guarantee::step;
-  std::int64_t stale = 0;  // steps that a gradient's parameters may lie behind the newest
+  std::int64_t stale = 0;  // steps that a gradient's parameters may lie behind the newest; kUnbounded: any number
+  static constexpr std::int64_t kUnbounded = -1;
   bool averages = true;    // the gradient of an update is a mean over ranks, or a rank's own; false: a sum over the ranks
-  bool drifts() const { return identical == Scope::self; }
+  bool served = false;     // servers keep the parameters and make the updates; a rank's are a copy, up to `stale` steps old
+  bool drifts() const { return identical == Scope::self && !served; }
 };
 
 // What one step does, beside this rank's own update. The same on every rank.
@@ -70,6 +75,13 @@ void begin_anew(Bucket& bucket, const std::vector<SlotSpec>& slots);  // those o
 struct Site {  // where a strategy is opened
   collective::Communicator& comm;
   std::span<Bucket* const> buckets;
+  const optim::Optimizer* rule = nullptr;
+};
+
+// How far behind what a rank has read was, in steps, since it was last asked.
+struct Staleness {
+  double mean = 0;
+  std::int64_t most = 0;
 };
 
 class Strategy {
@@ -87,10 +99,17 @@ class Strategy {
   virtual void reduce_gradients(Bucket& /*bucket*/, const Wire& /*wire*/) {}
   virtual void exchange_models(Bucket& /*bucket*/, const Wire& /*wire*/) {}
   virtual void mix_models(Bucket& /*bucket*/, const Decision& /*decision*/) {}
+  virtual void mark(Bucket& /*bucket*/, const optim::StepInfo& /*step*/, const Decision& /*decision*/, const Wire& /*wire*/) {}
   virtual Piece exchanged(const Bucket& /*bucket*/) const {
     return {};
   }  // what mix_models() will read: a round of what is not finite ends there
   virtual void publish(Bucket& bucket, const Wire& wire);
+  // Collective: what this rank owns was written from elsewhere, and reaches those that read it.
+  virtual void publish_loaded(Bucket& bucket, const Wire& wire) { publish(bucket, wire); }
+  // Collective, between two steps: parameters and the rule's state of this rank become what the servers have.
+  virtual void quiesce(Bucket& /*bucket*/, const Wire& /*wire*/) {}
+  virtual std::optional<Staleness> staleness() { return {}; }
+  virtual std::string refusal_of(const optim::Optimizer& /*rule*/) const { return {}; }  // why it cannot make the updates here
   // Collective, between two steps: the model that this job stands for, into memory of the communicator of all of the bucket's elements.
   virtual void consensus(Bucket& bucket, const Piece& into, const Wire& wire);
   // Parameters were set from elsewhere, to the same on every rank: a new beginning.

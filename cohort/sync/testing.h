@@ -76,14 +76,16 @@ class QuadraticRank {
       if (slot.share == Share::identical) comm.broadcast(bucket_->slot(slot.name), Rank{0});  // where ranks begin apart
     }
     Bucket* all[] = {bucket_.get()};
-    Site site{comm, all};
+    Site site{comm, all, rule_.get()};
     strategy_->open(site);
   }
+  ~QuadraticRank() { strategy_.reset(); }  // before the memory that it moves
 
   void step(std::int64_t number) {
     const SyncSchedule schedule = strategy_->schedule(number);
     const Wire wire{.comm = &comm_, .step = {.seed = kSeed, .step = number}, .number = number};
     each([&](std::size_t element, double& x, double& g) { g = q_.curvature * (x - target_of(q_, comm_.rank().value, element)); });
+    if (strategy_->semantics().served) return step_by_servers(number, wire);
     if (schedule.commit == Scope::world) strategy_->reduce_gradients(*bucket_, wire);
     if (schedule.exchanges_before) strategy_->exchange_models(*bucket_, wire);
     std::vector<void*> state;
@@ -93,16 +95,28 @@ class QuadraticRank {
     strategy_->publish(*bucket_, wire);
   }
 
+  void step_by_servers(std::int64_t number, const Wire& wire) {
+    strategy_->reduce_gradients(*bucket_, wire);
+    strategy_->mark(*bucket_, {.step = number, .lr = q_.rate}, {}, wire);
+    strategy_->publish(*bucket_, wire);
+  }
+
+  // What servers were sent has come; collective.
+  void settle() { strategy_->quiesce(*bucket_, {.comm = &comm_}); }
+
   Values model() const { return values_of(*bucket_, bucket_->parameters()); }
   Values consensus() {
+    strategy_->quiesce(*bucket_, {.comm = &comm_});
     const auto region = comm_.allocate(bucket_->bytes());
     strategy_->consensus(*bucket_, bucket_->all_in(region), {.comm = &comm_});
     return values_of(*bucket_, bucket_->all_in(region));
   }
   Bucket& bucket() { return *bucket_; }
+  Strategy& strategy() { return *strategy_; }
 
   // What a checkpoint would have of this rank, and of what all have alike rank 0's.
-  std::vector<std::pair<Share, Values>> saved() const {
+  std::vector<std::pair<Share, Values>> saved() {
+    strategy_->quiesce(*bucket_, {.comm = &comm_});
     std::vector<std::pair<Share, Values>> all;
     each_state([&](Share share, const Piece& values) { all.emplace_back(share, Values(doubles(values), doubles(values) + values.count)); });
     return all;
@@ -113,6 +127,7 @@ class QuadraticRank {
       std::ranges::copy(own[next++].second, doubles(values));
       if (share == Share::identical) comm_.broadcast(values, Rank{0});
     });
+    strategy_->publish_loaded(*bucket_, {.comm = &comm_});
   }
 
  private:
@@ -137,7 +152,7 @@ class QuadraticRank {
 
   const Quadratic& q_;
   collective::Communicator& comm_;
-  const std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<Strategy> strategy_;
   const std::unique_ptr<optim::Optimizer> rule_;
   std::unique_ptr<Bucket> bucket_;
 };
@@ -151,7 +166,9 @@ inline QuadraticRun train(const Quadratic& q) {
   collective::run_ranks(q.ranks, [&](collective::Communicator& comm) {
     const auto me = static_cast<std::size_t>(comm.rank().value);
     auto rank = std::make_unique<QuadraticRank>(q, comm);
+    rank->settle();
     const double before = moved_by(comm);
+    comm.barrier();  // nobody sends before all have looked
     for (int step = 1; step <= q.steps; ++step) {
       rank->step(step);
       run.after[me].push_back(rank->model());
@@ -160,7 +177,9 @@ inline QuadraticRun train(const Quadratic& q) {
       rank = std::make_unique<QuadraticRank>(q, comm);
       rank->restore(kept);
     }
+    rank->settle();
     moved[me] = moved_by(comm) - before;
+    comm.barrier();
     run.models[me] = rank->model();
     run.consensus[me] = rank->consensus();
   });

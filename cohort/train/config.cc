@@ -206,7 +206,7 @@ void check_precision(const TrainConfig& config) {
   if (config.engine.early_update && scale.scales())
     throw_failure(Kind::usage, "engine.early_update cannot call off a step whose gradients overflow: it excludes the loss scale '{}'",
                   scale.spec());
-  if (scale.dynamic() && drifts(config))
+  if (scale.dynamic() && sync::make(config.sync)->semantics().commit_scope == sync::Scope::self)
     throw_failure(Kind::usage,
                   "loss_scale={} with sync={}: ranks decide their steps by themselves, and each would come to a scale of its own; take "
                   "precision=bf16, which needs none, or a fixed loss_scale",
@@ -221,8 +221,9 @@ void check_codec(const TrainConfig& config) {
   if (spec == "none") return;
   const auto strategy = sync::make(config.sync);
   if (strategy->schedule(1).commit == sync::Scope::self)
-    throw_failure(Kind::usage, "codec={} with sync={}: it is for gradients, and this strategy sends models; take codec=none", spec,
-                  config.sync);
+    throw_failure(
+        Kind::usage, "codec={} with sync={}: {}; take codec=none", spec, config.sync,
+        strategy->semantics().served ? "servers take gradients as they are" : "it is for gradients, and this strategy sends models");
   if (sync::is_codec_auto(spec)) return static_cast<void>(sync::codec_auto_schema().read(Spec::parse(spec)));
   const auto codec = codec::make(spec);
   codec::check_optimizer(*codec, optim::make(config.optimizer)->spec());
@@ -361,6 +362,8 @@ void check_elastic(const TrainConfig& config) {
   if (config.device != "cpu")
     refuse(fmt::format("device={}", config.device), "state that goes from one roster to the next is in the host's memory; take device=cpu");
   if (config.engine.early_update) refuse("engine.early_update", "a step in which a rank is lost could not be called off");
+  if (sync::make(config.sync)->semantics().served)
+    refuse(fmt::format("sync={}", config.sync), "a lost rank takes its server's part of the parameters with it; resume from a checkpoint");
   if (config.sync_batch_norm) refuse("sync_batch_norm", "its layers are tied to one set of ranks");
   if (config.engine.autotune) refuse("engine.autotune", "it would try everything again after every change");
   if (config.backend != "native")

@@ -18,6 +18,7 @@ from interrupted import buddies, early_notice, notice, other_ranks, resume_adam,
 from meshes import mesh
 from precisions import precision, precision_stages, resume_scale, resume_scale_stages
 from runs import FORGETFUL, LIMIT, SLOWDOWN, TINY, Runs, wait_until, workers
+from served import served, served_resumed
 from slowing import LONG_STEPS, Slowed, namings
 
 
@@ -308,6 +309,6 @@ def owner(runs):
 
 with tempfile.TemporaryDirectory(prefix="cohort-train-") as scratch:
     claims = [same_bits, encrypted, stages, resume_sgd, resume_adam, notice, early_notice, buddies, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits, other_data,
-              mesh, questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed, flipped, slow, owner, bad_row, bad_picture, diverges, drifting, drifting_resumed,
+              mesh, questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed, flipped, slow, owner, bad_row, bad_picture, diverges, drifting, drifting_resumed, served, served_resumed,
               coded, default_strategies, default_codecs, default_optimizers]
     {claim.__name__: claim for claim in claims}[sys.argv[2]](Runs(sys.argv[1], scratch))

@@ -102,21 +102,28 @@ void MetricOutputs::open_server() {
 std::string MetricOutputs::url() const { return server_ ? server_->url("/metrics") : ""; }
 
 void MetricOutputs::training(const TrainingPoint& p, bool scaled) {
-  line({{"step", p.step},
+  std::vector<observe::Field> fields{{"step", p.step},
         {"loss", p.loss},
         {"lr", p.lr},
         {"samples_per_s", p.samples_per_second},
         {"grad_norm_squared", p.grad_norm_squared},
         {"clip", p.clip},
         {"scale", p.scale},
-        {"skipped", p.skipped}});
+        {"skipped", p.skipped}};
+  if (p.staleness) {
+    fields.emplace_back("staleness", p.staleness->mean);
+    fields.emplace_back("most_stale", p.staleness->most);
+  }
+  line(fields);
   if (open_events()) {
     events_->scalar("train/loss", p.step, p.loss);
     events_->scalar("train/lr", p.step, p.lr);
     events_->scalar("train/samples_per_s", p.step, p.samples_per_second);
     events_->scalar("train/grad_norm_squared", p.step, p.grad_norm_squared);
     if (scaled) events_->scalar("train/loss_scale", p.step, p.scale);
+    if (p.staleness) events_->scalar("train/staleness", p.step, p.staleness->mean);
   }
+  if (p.staleness) registry_.gauge("cohort_staleness", "steps that what a rank read from servers was behind").set(p.staleness->mean);
   registry_.gauge("cohort_step", "updates made").set(static_cast<double>(p.step));
   registry_.gauge("cohort_train_loss", "mean loss of the last steps").set(p.loss);
   registry_.gauge("cohort_loss_scale", "what the loss is multiplied with").set(p.scale);

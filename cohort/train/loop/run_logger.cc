@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "cohort/base/file.h"
 #include "cohort/base/folder.h"
@@ -170,12 +171,24 @@ void RunLogger::step_done(const StepResult& r, std::int64_t step, std::int64_t d
   if (r.skipped > 0) shown.emplace_back("skipped", static_cast<double>(r.skipped));
   progress_->update(static_cast<std::uint64_t>(done_in_epoch), std::move(shown));
   note_left_out(r, step);
+  note_staleness(r);
   last_ = r;
   if (step % config_.observe.every_steps == 0) record(step);
 }
 
 void RunLogger::epoch_ends(std::int64_t step) {
   if (first_ && window_samples_ > 0) record(step);  // the time of an evaluation is no training time
+}
+
+// The mean of the steps since the last record.
+void RunLogger::note_staleness(const StepResult& r) {
+  if (!r.staleness) return;
+  if (!window_staleness_) {
+    window_staleness_.emplace();
+    window_steps_ = 0;
+  }
+  window_staleness_->mean += (r.staleness->mean - window_staleness_->mean) / ++window_steps_;
+  window_staleness_->most = std::max(window_staleness_->most, r.staleness->most);
 }
 
 void RunLogger::record(std::int64_t step) {
@@ -188,7 +201,8 @@ void RunLogger::record(std::int64_t step) {
                             .grad_norm_squared = last_.verdict.squared_after / last_.scale / last_.scale,
                             .clip = last_.verdict.clip,
                             .scale = last_.scale,
-                            .skipped = last_.skipped};
+                            .skipped = last_.skipped,
+                            .staleness = std::exchange(window_staleness_, std::nullopt)};
   const auto x = static_cast<double>(step);
   RunCurves::add(curves_.loss, x, point.loss, seconds);
   RunCurves::add(curves_.rate, x, point.samples_per_second, seconds);

@@ -5,6 +5,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ class RunLogger {
   void record(std::int64_t step);  // a point of the curves, from the steps since the last one
   std::string merge_traces();
   void note_left_out(const StepResult& r, std::int64_t step);
+  void note_staleness(const StepResult& r);
   void end_left_out(const std::string& what);
   void find_stragglers(const StepResult& r, std::int64_t step);
 
@@ -69,6 +71,8 @@ class RunLogger {
   double samples_ = 0;                           // over the whole run
   StepResult last_;                              // the newest
   double window_loss_ = 0, window_samples_ = 0;  // since the last point
+  std::optional<sync::Staleness> window_staleness_;
+  int window_steps_ = 0;  // that it is of
   Clock::time_point window_start_ = start_;
   double trained_seconds_ = 0;
   double earlier_seconds_ = 0;  // seconds of the curves before this start

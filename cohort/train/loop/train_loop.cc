@@ -246,7 +246,7 @@ StepResult TrainLoop::train_step() {
   if (std::exchange(warm_, true) && batch.count > 0)  // the first step is no measure of the others
     sums[1 + static_cast<std::size_t>(comm_.rank().value)] = std::max(busy, 1e-9) / static_cast<double>(batch.count);
   sums[1 + static_cast<std::size_t>(comm_.size())] = leaves_ ? 1 : 0;
-  if (engine_->drifts()) add_own_loss(sums, loss, batch);
+  if (engine_->steps_alone()) add_own_loss(sums, loss, batch);
   const auto finishing = Clock::now();
   status_.set_phase("reducing gradients and updating");
   pending_position_ = {batch.epoch, batch.step};
@@ -258,6 +258,7 @@ StepResult TrainLoop::train_step() {
   result.phases[observe::Phase::communicate] = exchange - wait;
   read_sums(result, batch);
   result.scale = scale_.value();
+  result.staleness = engine_->staleness();
   count_step(result.verdict.committed);
   result.skipped = scale_.skipped();
   non_finite_.add(result, step_);
@@ -277,7 +278,7 @@ void TrainLoop::add_own_loss(std::vector<double>& sums, double loss, const data:
 void TrainLoop::read_sums(StepResult& result, const data::Batch& batch) {
   const engine::Verdict& verdict = result.verdict;
   result.samples = static_cast<double>(batch.global_count);
-  const double counted = engine_->drifts() ? verdict.sums.back() : result.samples;
+  const double counted = engine_->steps_alone() ? verdict.sums.back() : result.samples;
   if (verdict.sums_of == 0) {
     result.known = false;
     result.loss = counted > 0 ? verdict.sums[0] / counted : last_loss_;
@@ -325,7 +326,7 @@ nn::NamedTensors TrainLoop::replicas() const {
   engine_->await_parameters();
   std::set<std::string> sharded;
   for (const auto& bucket : engine_->buckets())
-    if (bucket->placement().gathers_parameters() || engine_->drifts())
+    if (bucket->placement().gathers_parameters() || !engine_->identical())
       for (const auto& member : bucket->members()) sharded.insert(member.name);
   nn::NamedTensors replicated;
   for (const auto& [name, p] : model_.named_parameters())

@@ -40,7 +40,8 @@ struct StepResult {
   observe::PhaseSeconds phases;  // of this rank; what lanes hide behind backward does not count
   // By rank: seconds it computed for a sample, without waiting for anybody; 0: not known. They come with the step's vote.
   std::vector<double> paces;
-  bool leaves = false;  // some rank was told to leave (TrainLoop::leave()); likewise
+  std::optional<sync::Staleness> staleness;  // of what this rank read from servers; none: there are none
+  bool leaves = false;                       // some rank was told to leave (TrainLoop::leave()); likewise
 };
 
 struct MetricValue {
@@ -80,7 +81,7 @@ class TrainLoop {
   void set_optimizer_start(std::int64_t updates) { optimizer_start_ = updates; }
   std::int64_t optimizer_start() const { return optimizer_start_; }
   // Steps so far that are no updates to the rule. Where a rank leaves out its own they all are: ranks stay at the same update.
-  std::int64_t left_out() const { return engine_->drifts() ? 0 : scale_.skipped(); }
+  std::int64_t left_out() const { return engine_->steps_alone() ? 0 : scale_.skipped(); }
 
   StepResult train_step();
   void leave() noexcept { leaves_ = true; }  // from any thread: all ranks learn of it by the vote of a step, this one or the next
