@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu test-all build install chaos storm python test-python-all bench bench-precision bench-plan bench-loading bench-gpu hostile format lint asan tsan fuzz clean setup
+.PHONY: help demo jobs test test-gpu test-all build install chaos storm python test-python-all bench bench-precision bench-plan bench-loading bench-gpu hostile format lint asan tsan fuzz clean setup
 # Compilers at a time, by cores and memory; asked for when a recipe runs, as setup brings the Python that counts.
 JOBS = $$(python3 tools/machine.py jobs)
 PREFIX ?= /usr/local
@@ -27,6 +27,27 @@ demo: setup ## Fashion-MNIST on two workers: progress, a table, a report and a t
 	@$(call configure,default,build)
 	@cmake --build --preset default -j $(JOBS) --target cohort cohort-worker
 	@build/bin/cohort train configs/fashion_cnn.yaml -n 2 --out build/demo/run --set checkpoint.resume=never
+
+# A job is configs/NAME.yaml and docs/jobs/NAME.md; job_data_NAME: what tools/jobs/data.py brings for it; job_then_NAME: what follows.
+JOB_NAMES := mnist_mlp fashion_horovod asl regression autoencoder gpt headlines bert_pair bert_single bert_tagging bert_qa
+job_data_mnist_mlp := mnist
+job_data_asl := signs
+job_data_gpt := news
+job_data_headlines := news
+$(foreach job,pair single tagging qa,$(eval job_data_bert_$(job) := bert))
+job_sets_fashion_horovod := --set epochs=8
+job_then_asl := build/bin/cohort predict build/jobs/asl data/signs/A.png data/signs/K.png data/signs/Y.png
+job_then_gpt := build/bin/cohort generate build/jobs/gpt --prompt 'The government' --temperature 0.8 --top-k 40
+job_then_headlines := build/bin/cohort generate build/jobs/headlines --prompt 'trump says' --tokens 6 --temperature 0.7 --texts 5
+
+$(addprefix job-,$(JOB_NAMES)): job-%: setup
+	@$(call configure,default,build)
+	@cmake --build --preset default -j $(JOBS) --target cohort cohort-worker
+	@$(if $(job_data_$*),python3 tools/jobs/data.py $(job_data_$*))
+	@build/bin/cohort train configs/$*.yaml -n 2 --out build/jobs/$* --set checkpoint.resume=never $(job_sets_$*)
+	@$(job_then_$*)
+
+jobs: $(addprefix job-,$(JOB_NAMES)) ## every job of docs/jobs/ one after the other, minutes each; one of them: make job-asl
 
 build: setup ## build/bin/cohort, the libraries and the tests
 	@$(call configure,default,build)

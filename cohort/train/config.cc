@@ -156,6 +156,9 @@ void fields(TrainConfig& c, FieldList& f) {
     fmt::format("what training makes small: {}; huber takes delta=; auto: by the data set, cross_entropy for classes and tokens, mse for "
                 "float targets",
                 fmt::join(kLosses, ", ")));
+  f("pretrained", c.pretrained,
+    "safetensors file with the model's first values, by their names: BERT, GPT-2, torchvision's networks; a last layer of another shape is "
+    "new; empty: drawn from the seed");
   f("plugins", c.plugins, "libraries with models, data sets and losses of your own (docs/own_models.md), loaded by every rank");
   f("optimizer", c.optimizer, "the update rule: " + list_of(optim::rules()));
   f("sync", c.sync, "how ranks train together: " + strategies());

@@ -63,6 +63,7 @@ struct TrainConfig {
   std::string out;
   std::string model = "mlp(hidden=512x512)";
   std::string loss = "auto";
+  std::string pretrained;
   std::vector<std::string> plugins;
   std::int64_t seed = 1;
   int epochs = 5;

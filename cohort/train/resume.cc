@@ -42,6 +42,7 @@ constexpr SettingRule kRules[] = {
     {"data.max_scans", Rule::silent},
     {"data.max_inflate_ratio", Rule::silent},
     {"plugins", Rule::silent},
+    {"pretrained", Rule::silent},  // the checkpoint has what became of it
     {"engine.first_bucket", Rule::silent},
     {"engine.bucket", Rule::silent},
     {"engine.far_bucket", Rule::silent},

@@ -1,5 +1,6 @@
 // A recurrent language model: embedding, a stack of LSTM layers (one block each), and the logits of the next token at every position.
-// [n, t] of ids -> [n, t, vocab]. State starts at zero for every batch.
+// [n, t] of ids -> [n, t, vocab], or with predict=last [n, vocab]: of what comes after the last token. State starts at zero for every
+// batch.
 #include <fmt/format.h>
 
 #include "cohort/nn/models/layers.h"
@@ -9,9 +10,17 @@ namespace cohort::nn {
 namespace {
 
 std::vector<SpecParam> lstm_params() {
-  return {whole("vocab", "tokens there are", 256),       whole("embed", "width of the embedding", 128),
-          whole("hidden", "width of a layer", 256),      whole("layers", "LSTM layers", 2),
-          whole("context", "tokens of an example", 128), share("dropout", "after the embedding and every layer", 0)};
+  return {whole("vocab", "tokens there are", 256),
+          whole("embed", "width of the embedding", 128),
+          whole("hidden", "width of a layer", 256),
+          whole("layers", "LSTM layers", 2),
+          whole("context", "tokens of an example", 128),
+          share("dropout", "after the embedding and every layer", 0),
+          {.name = "predict",
+           .type = SpecParam::Type::word,
+           .doc = "every: the next token at each position; last: behind the last one, for ngrams",
+           .preset = "every",
+           .words = {"every", "last"}}};
 }
 
 Model build_lstm(const SpecValues& values) {
@@ -30,7 +39,8 @@ Model build_lstm(const SpecValues& values) {
     in = values.integer("hidden");
   }
   auto head = own(*root, "head", torch::nn::Linear(in, vocabulary));
-  model.add({"head", {head.ptr()}, [head](const at::Tensor& x) mutable { return head(x); }});
+  const bool last = values.word("predict") == "last";
+  model.add({"head", {head.ptr()}, [head, last](const at::Tensor& x) mutable { return head(last ? x.select(1, -1) : x); }});
   return model;
 }
 

@@ -1,3 +1,5 @@
+#include <ATen/ops/allclose.h>
+
 #include "cohort/base/failure_of.h"
 #include "cohort/nn/models/testing.h"
 
@@ -21,6 +23,19 @@ TEST(Lstm, TheFutureDoesNotReachThePast) {
   const at::Tensor after = model.forward(ids);
   EXPECT_TRUE(at::equal(before.slice(1, 0, 5), after.slice(1, 0, 5)));
   EXPECT_FALSE(at::equal(before.slice(1, 5), after.slice(1, 5)));
+}
+
+TEST(Lstm, PredictsBehindTheLastTokenOnly) {
+  const Model every = make_model("lstm(vocab=20, context=6)", kTestSeed),
+              last = make_model("lstm(vocab=20, context=6, predict=last)", kTestSeed);
+  const c10::AutoGradMode no_grad(false);
+  const at::Tensor ids = every.example(3), all = every.forward(ids);
+  EXPECT_TRUE(at::allclose(last.forward(ids), all.select(1, -1), 1e-5, 1e-6));
+}
+
+// Keras' tutorial on headlines has 1,006,437: its LSTM has one bias, torch's two (100 * 4 more).
+TEST(Lstm, OfTheHeadlinesHasItsParameters) {
+  EXPECT_EQ(make_model("lstm(vocab=8667, embed=10, hidden=100, layers=1, predict=last)", kTestSeed).parameter_count(), 1'006'437 + 400);
 }
 
 TEST(Lstm, Learns) { expect_learns("lstm(vocab=20, embed=8, hidden=16, context=6)", 4, 0.1); }

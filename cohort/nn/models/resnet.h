@@ -1,4 +1,4 @@
-// Residual networks (He et al. 2015, arXiv:1512.03385), with torchvision's layout and parameter names: what the rows resnet18, 34 and 50
+// Residual networks (He et al. 2015, arXiv:1512.03385), with torchvision's layout and parameter names: what the rows resnet18 to 152
 // share.
 //   basic       conv 3x3, conv 3x3                                  y = relu(f(x) + shortcut(x))
 //   bottleneck  conv 1x1, conv 3x3 (the stride), conv 1x1 to 4 times the width

@@ -17,6 +17,7 @@
 #include "cohort/nn/plugin.h"
 #include "cohort/nn/zoo.h"
 #include "cohort/sync/strategy.h"
+#include "cohort/train/loop/pretrained.h"
 
 namespace cohort::train {
 namespace {
@@ -190,8 +191,14 @@ ModelAndData load_model_and_data(const TrainConfig& config) {
   set_limits(config.data);
   const auto train = data::open_dataset(config.data.train);
   const nn::FittedSpec fitted = nn::fit_spec(config.model, train->form());
-  const auto make_model = [spec = fitted.spec, seed = static_cast<std::uint64_t>(config.seed)] { return nn::make_model(spec, seed); };
+  const auto loaded = std::make_shared<std::string>();
+  const auto make_model = [loaded, spec = fitted.spec, seed = static_cast<std::uint64_t>(config.seed), file = config.pretrained] {
+    nn::Model model = nn::make_model(spec, seed);
+    if (!file.empty()) *loaded = load_pretrained(model, file);
+    return model;
+  };
   ModelAndData m{.model = make_model(), .train = train, .make_model = make_model, .name = fitted.spec, .from_data = fitted.from_data};
+  m.pretrained = *loaded;
   if (!config.data.test.empty()) m.test = data::open_dataset(config.data.test, train->form());
   prepare(m, config);
   if (m.train->form().input == data::Input::floats) m.transforms = data::Transforms::parse(config.data.transforms, *m.train);

@@ -27,6 +27,7 @@ struct ModelAndData {
   // The same model again, with first values: an elastic job asks for it when the state of all workers was lost or is sharded.
   std::function<nn::Model()> make_model{};
   std::string name{kOwnModel};  // of the model, in messages and checkpoints
+  std::string pretrained{};     // what was loaded from the file of first values, for people
   std::string from_data{};      // parameters of the model that the data set decided: "in=12, out=3"
   double counts_each = 0;       // what the loss counts for a sample: prepare() finds it
 };

@@ -64,6 +64,9 @@ class Predictor {
   const std::string& checkpoint_path() const { return found_.path; }
   std::int64_t step() const { return found_.manifest.step; }
   const std::string& model_spec() const { return spec_; }
+  const data::Form& form() const { return form_; }
+  std::string trained_on() const;                      // the training set's spec; empty: the checkpoint does not say it
+  at::Tensor forward(const at::Tensor& inputs) const;  // without gradients, in evaluation
 
  private:
   const checkpoint::Checkpoint found_;

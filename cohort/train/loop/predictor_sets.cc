@@ -25,7 +25,7 @@ void set_param(Spec& spec, const std::string& key, const std::string& value) {
 Spec table_spec(const checkpoint::Manifest& m, const std::string& path) {
   const auto trained_on = m.texts.find(kTrainedOnText);
   Spec spec = trained_on == m.texts.end() ? Spec{.name = "csv"} : Spec::parse(trained_on->second);
-  if (spec.name != "csv" && spec.name != "csv_text") spec = {.name = "csv"};
+  if (spec.name != "csv" && spec.name != "csv_text" && spec.name != "wordpiece") spec = {.name = "csv"};
   spec.text.clear();
   set_param(spec, "file", path);
   if (const auto* missing = spec.find("missing"); missing != nullptr && missing->value == "drop") set_param(spec, "missing", "mean");
@@ -49,6 +49,16 @@ std::shared_ptr<const data::Dataset> Predictor::open(const std::string& path) co
   auto set = data::open_dataset(spec.to_string(), form_);
   check_form(set->form(), path);
   return set;
+}
+
+std::string Predictor::trained_on() const {
+  const auto at = found_.manifest.texts.find(kTrainedOnText);
+  return at == found_.manifest.texts.end() ? "" : at->second;
+}
+
+at::Tensor Predictor::forward(const at::Tensor& inputs) const {
+  const torch::NoGradGuard no_grad;
+  return model_.forward(inputs);
 }
 
 std::vector<std::string> Predictor::target_names() const {

@@ -111,6 +111,7 @@ class TrainLoop {
   nn::Model& model() { return model_; }
   const std::string& model_spec() const { return model_spec_; }  // with the parameters that the data set decided ..
   const std::string& from_data() const { return from_data_; }    // .. which are these; empty: none
+  const std::string& pretrained() const { return pretrained_; }  // what was loaded from a file of first values; empty: none
   const nn::Objective& objective() const { return objective_; }
   const data::Form& form() const { return train_->form(); }
   const data::Fingerprint& data_fingerprint() const { return train_->fingerprint(); }  // of the training set
@@ -152,7 +153,7 @@ class TrainLoop {
   std::unique_ptr<collective::Communicator> tp_comm_;    // of layers that ranks share out, if there are any
   nn::ShardSpecs shards_;                                // their parameters
   nn::Model model_;
-  const std::string model_spec_, from_data_;
+  const std::string model_spec_, from_data_, pretrained_;
   c10::Device device_{c10::kCPU};  // of the model
   std::string groups_, tuning_;
   double base_lr_ = 0;

@@ -106,6 +106,7 @@ RunSummary Trainer::run() {
                          loop_->groups(), mesh, loop_->mesh().size("dp"), config_.data.batch * config_.data.accumulate,
                          loop_->total_steps()));
   if (!loop_->from_data().empty()) logger.say(fmt::format("model: {} as in data.train", loop_->from_data()));
+  if (!loop_->pretrained().empty()) logger.say("first values: " + loop_->pretrained());
   const engine::LaneChoice& lanes = loop_->engine().lanes();
   const auto when = fmt::format("gradients are reduced {} backward (engine.lanes): {}", lanes.lanes > 0 ? "beside" : "after", lanes.why);
   logger.say(loop_->tuning().empty() ? when : loop_->tuning());
