@@ -101,7 +101,8 @@ class Engine {
 
   // One backward per begin(). sync false: its gradients are added to those in place, for a later finish().
   void begin(const optim::StepInfo& step, bool sync = true);
-  Verdict finish(std::span<const double> sums = {});
+  // samples: of all ranks, that the first of the sums is the loss of; 0: it is something else. For rules that look at the loss.
+  Verdict finish(std::span<const double> sums = {}, double samples = 0);
   // Called from backward, at the first gradient of a step that synchronises.
   void on_first_gradient(std::function<void()> call) { on_first_ = std::move(call); }
   // Called from finish() when this rank has all that the update needs (gradients and decision()) and nothing has changed: a further vote,

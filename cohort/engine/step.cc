@@ -35,6 +35,7 @@ void Engine::begin(const optim::StepInfo& step, bool sync) {
   if (open_ && pooled() && !syncing_) lanes_.await_carried(pass());  // the backward before this one: its gradients are reduced and added
   for (const auto& b : buckets_) b->attach();
   step_ = step;
+  if (side_) side_->tap().watch(rule_->watches(step.step));
   step_.clear_grad = !pooled();  // views are added to; other gradients replace what was there
   schedule_ = strategy_->schedule(steps_ + 1);
   syncing_ = sync;
@@ -142,8 +143,13 @@ BucketReport carry(Bucket& bucket, const StepContext& context, sync::Wire wire, 
   return report;
 }
 
-Verdict Engine::finish(std::span<const double> sums) {
+Verdict Engine::finish(std::span<const double> sums, double samples) {
   refuse_after_make_whole();
+  const bool with_loss = samples > 0 && !sums.empty();
+  if (rule_ && rule_->needs().loss && !with_loss)
+    throw_failure(Kind::usage, "{} looks at the loss of every step, and it was not given: call finish({{sum of losses}}, samples of all ranks), or train "
+                  "with cohort::Trainer, which does",
+                  rule_->spec());
   if (!syncing_) throw_failure(Kind::usage, "finish() without begin(): the gradients of this step were not waited for");
   const auto reports = lanes_.await_carried(pass());
   await_parameters();  // of blocks that did not run: their buckets are updated next
@@ -153,6 +159,7 @@ Verdict Engine::finish(std::span<const double> sums) {
                    std::ranges::find(arrivals_.touched(), true) != arrivals_.touched().end());
   step_state_ = StepState::undecided;       // all that the rule needs is here
   Verdict verdict = decide(sums, reports);  // 3
+  if (with_loss) decision_.loss = verdict.sums[0] / samples;
   const auto start = Clock::now();
   if (before_update_) before_update_();
   ++steps_;
@@ -238,6 +245,7 @@ void update(Bucket& bucket, const StepContext& context, const optim::StepInfo& s
 optim::StepInfo Engine::decided_step() const {
   optim::StepInfo step = step_;
   step.grad_scale *= decision_.clip;
+  step.loss = decision_.loss;
   return step;
 }
 

@@ -246,7 +246,7 @@ StepResult TrainLoop::train_step() {
   const auto finishing = Clock::now();
   status_.set_phase("reducing gradients and updating");
   pending_position_ = {batch.epoch, batch.step};
-  result.verdict = engine_->finish(sums);
+  result.verdict = engine_->finish(sums, static_cast<double>(batch.global_count));
   const double update = result.verdict.seconds.update, exchange = std::max(0.0, seconds_since(finishing) - update);
   const double wait = std::min(exchange, result.verdict.seconds.wait);
   result.phases[observe::Phase::compute] = computed + update;
