@@ -37,12 +37,12 @@ UpdatedSlices::UpdatedSlices(const Buckets& buckets) {
   }
 }
 
-void EngineSide::prepare(optim::Optimizer& rule, const optim::StepInfo& step, const Buckets& buckets, bool together, bool had_gradients) {
+void EngineSide::prepare(optim::Optimizer& rule, const optim::StepInfo& step, const Buckets& buckets, Ranks together, bool had_gradients) {
   step_ = step;
   const UpdatedSlices slices(buckets);
   slices_ = slices.all();
   orders_ = slices.orders();
-  replicated_ = together;
+  together_ = together;
   layers_.clear();
   for (const auto& layer : tap_.layers()) layers_.push_back(tapped(layer));
   const auto seen = [](const auto& layer) { return !layer.seen.empty(); };

@@ -33,7 +33,7 @@ struct Of {
 class SideRules : public testing::TestWithParam<Of> {};
 INSTANTIATE_TEST_SUITE_P(Of, SideRules,
                          testing::Values(Of{kOften, kTinyMlp}, Of{"kfac(by=eigen)", kConvolving}, Of{"kfac", kEmbedding},
-                                         Of{"ema(of=kfac)", kTinyMlp}, Of{"lbfgs(memory=3)", kTinyMlp}, Of{"cg", kConvolving}));
+                                         Of{"ema(of=kfac)", kTinyMlp}, Of{"lbfgs(memory=3)", kTinyMlp}, Of{"cg", kConvolving}, Of{"yellowfin", kTinyMlp}, Of{"eve", kEmbedding}));
 
 TEST_P(SideRules, EveryStageHasTheBitsOfStageZero) {
   for (const std::size_t ranks : {1, 2, 3}) {
@@ -66,6 +66,19 @@ TEST(SideRules, AccumulatedStepsAreThoseOfTheWholeBatch) {
   const auto whole = train_ranks(train_case);
   train_case.micro = 2;
   for (const int stage : {0, 1, 3}) expect_near(train_ranks(sharded(train_case, stage, false, 0))[0].params, whole[0].params, 1e-9);
+}
+
+TEST(SideRules, WhereRanksStepByThemselvesTheirStatisticsAreTheirOwn) {
+  TrainCase train_case{.rule = "yellowfin", .steps = 3, .rows = {2, 5}};
+  train_case.options.strategy = "local_sgd(h=100)";
+  const auto ranks = train_ranks(train_case);
+  const auto tuner = [&](std::size_t rank) {
+    for (const auto& [name, t] : ranks[rank].state)
+      if (name.ends_with("/tuner")) return t;
+    return at::Tensor();
+  };
+  EXPECT_GT(tuner(0).abs().max().item<double>(), 0);
+  EXPECT_FALSE(at::equal(tuner(0), tuner(1)));
 }
 
 TEST(SideRules, KfacIsNotPlainMomentum) {

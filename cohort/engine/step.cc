@@ -155,7 +155,10 @@ Verdict Engine::finish(std::span<const double> sums, double samples) {
   await_parameters();  // of blocks that did not run: their buckets are updated next
   syncing_ = open_ = false;
   if (side_)
-    side_->prepare(*rule_, step_, buckets_, !placement_.sharded() && schedule_.commit == sync::Scope::world,
+    side_->prepare(*rule_, step_, buckets_,
+                   schedule_.commit != sync::Scope::world ? EngineSide::Ranks::alone
+                   : placement_.sharded()                 ? EngineSide::Ranks::share
+                                                          : EngineSide::Ranks::alike,
                    std::ranges::find(arrivals_.touched(), true) != arrivals_.touched().end());
   step_state_ = StepState::undecided;       // all that the rule needs is here
   Verdict verdict = decide(sums, reports);  // 3

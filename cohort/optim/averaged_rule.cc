@@ -25,6 +25,7 @@ class InnerSide final : public Side {
   double seen_scale() const override { return outer_.seen_scale(); }
   std::span<const Slice> slices() override { return slices_; }
   bool replicated() const override { return outer_.replicated(); }
+  bool alone() const override { return outer_.alone(); }
   std::size_t tensors() const override { return outer_.tensors(); }
   std::span<const std::size_t> orders() const override { return outer_.orders(); }
   void sum(const Piece& values) override { outer_.sum(values); }

@@ -3,7 +3,7 @@
 // as on many.
 //   const std::size_t at = exchange.open(3);                 // on every rank, in the same order
 //   if (mine) exchange.put(at, values, 3);
-//   exchange.run(side);                                      // collective, unless all ranks have all of them
+//   exchange.run(side);                                      // collective, unless each rank has all that it needs
 //   exchange.get(at, 2)
 // Owner: a rule. Threads: one. Failure: the communicator's.
 #pragma once
@@ -26,7 +26,7 @@ class Exchange {
     for (std::size_t i = 0; i < n; ++i) numbers_[at + 1 + i] = static_cast<double>(from[i]);
   }
   void run(Side& side) {
-    if (!side.replicated() && side.ranks() > 1) side.sum(piece(std::span(numbers_)));
+    if (!side.replicated() && !side.alone() && side.ranks() > 1) side.sum(piece(std::span(numbers_)));
   }
   double get(std::size_t at, std::size_t i) const { return numbers_[at] > 0 ? numbers_[at + 1 + i] / numbers_[at] + 0.0 : 0; }
 
