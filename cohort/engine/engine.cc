@@ -174,6 +174,13 @@ void Engine::refuse_options() const {
     return fmt::format("sync={} with {}: what layers saw is summed over all ranks in every step, and here each steps by itself", sync,
                        rule_->spec());
   });
+  refuse((early || alone) && rule_ && rule_->needs().loss, [&] {
+    return fmt::format("{} with {}: it looks at the loss of all ranks, which comes with a vote of every step; take sync=all_reduce or zero",
+                       early ? "early_update" : "sync=" + sync, rule_->spec());
+  });
+  refuse(options_.clip_norm > 0 && rule_ && rule_->needs().loss, [&] {
+    return fmt::format("engine.clip_norm with {}: a clipped gradient is not that of the loss it looks at; turn it off", rule_->spec());
+  });
   refuse(early && has_buddy(), [&] {
     return fmt::format("early_update with {}: a step in which a rank is lost could not be finished; turn off one of them", sync);
   });
@@ -262,6 +269,7 @@ void Engine::open_side() {
   nn::NamedTensors named;
   for (const auto& p : parameters_) named.emplace_back(p.name, p.tensor);
   side_ = std::make_unique<EngineSide>(comm_, named);
+  side_->set_averages(averages());
 }
 
 Engine::~Engine() {

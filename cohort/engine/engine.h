@@ -106,7 +106,8 @@ class Engine {
 
   // One backward per begin(). sync false: its gradients are added to those in place, for a later finish().
   void begin(const optim::StepInfo& step, bool sync = true);
-  Verdict finish(std::span<const double> sums = {});
+  // samples: of all ranks, that the first of the sums is the loss of; 0: it is something else. For rules that look at the loss.
+  Verdict finish(std::span<const double> sums = {}, double samples = 0);
   // After backward: until its gradients are reduced, on a GPU until that is enqueued; else finish() does it. So a caller that waits for the
   // GPU before finish(), as for its loss, waits for all of it once.
   void await_gradients();

@@ -14,7 +14,7 @@ optim::TappedLayer tapped(const nn::Tap::Layer& layer) {
   optim::TappedLayer out{
       .weight = layer.weight, .bias = layer.bias, .in = static_cast<std::size_t>(layer.in), .out = static_cast<std::size_t>(layer.out)};
   for (const auto& r : layer.records)
-    out.seen.push_back({nn::piece(r.inputs), nn::piece(r.gradients), static_cast<std::size_t>(r.inputs.size(0))});
+    out.seen.push_back({nn::piece(r.inputs), nn::piece(r.gradients), static_cast<std::size_t>(r.inputs.size(0)), static_cast<std::size_t>(r.samples)});
   return out;
 }
 
@@ -24,27 +24,29 @@ UpdatedSlices::UpdatedSlices(const Buckets& buckets) {
   std::map<std::size_t, std::pair<const Bucket*, const sync::Member*>> members;
   for (const auto& b : buckets)
     for (const auto& m : b->members()) members[m.order] = {b.get(), &m};
-  const auto add = [&](const auto& slice_of) {
+  const auto add = [&](std::size_t order, const auto& slice_of) {
     std::vector<void*> state;
     slices_.push_back(slice_of(state));
     slices_.back().state = states_.emplace_back(std::move(state));
+    orders_.push_back(order);
   };
   for (const auto& [order, place] : members) {
     const auto& [b, m] = place;
-    if (b->owned(*m).count > 0) add([&](auto& state) { return b->slice(*m, state); });
-    if (b->buddy().here() && b->buddy().range(*m).count > 0) add([&](auto& state) { return b->buddy().slice(*m, state); });
+    if (b->owned(*m).count > 0) add(order, [&](auto& state) { return b->slice(*m, state); });
+    if (b->buddy().here() && b->buddy().range(*m).count > 0) add(order, [&](auto& state) { return b->buddy().slice(*m, state); });
   }
 }
 
-void EngineSide::prepare(optim::Optimizer& rule, const optim::StepInfo& step, const Buckets& buckets, bool together, bool had_gradients) {
+void EngineSide::prepare(optim::Optimizer& rule, const optim::StepInfo& step, const Buckets& buckets, Ranks together, bool had_gradients) {
   step_ = step;
   const UpdatedSlices slices(buckets);
   slices_ = slices.all();
-  replicated_ = together;
+  orders_ = slices.orders();
+  together_ = together;
   layers_.clear();
   for (const auto& layer : tap_.layers()) layers_.push_back(tapped(layer));
   const auto seen = [](const auto& layer) { return !layer.seen.empty(); };
-  if (rule.needs().taps && had_gradients && std::ranges::none_of(layers_, seen))
+  if (rule.watches(step.step) && had_gradients && std::ranges::none_of(layers_, seen))
     throw_failure(Kind::usage,
                   "{} looks at layers, and none was seen in step {}: run the model's blocks through the engine, "
                   "model.wrap_blocks(engine.block_wrapper())",
@@ -52,6 +54,7 @@ void EngineSide::prepare(optim::Optimizer& rule, const optim::StepInfo& step, co
   rule.prepare(*this);
   layers_.clear();
   slices_ = {};
+  orders_ = {};
   tap_.clear();
 }
 

@@ -19,26 +19,33 @@ class UpdatedSlices {
  public:
   explicit UpdatedSlices(const Buckets& buckets);
   std::span<const optim::Slice> all() const { return slices_; }
+  std::span<const std::size_t> orders() const { return orders_; }
 
  private:
   std::vector<optim::Slice> slices_;
+  std::vector<std::size_t> orders_;
   std::vector<std::vector<void*>> states_;  // what they borrow
 };
 
 class EngineSide final : public optim::Side {
  public:
-  EngineSide(collective::Communicator& comm, const nn::NamedTensors& parameters) : comm_(comm), tap_(parameters) {}
+  EngineSide(collective::Communicator& comm, const nn::NamedTensors& parameters) : comm_(comm), tap_(parameters), tensors_(parameters.size()) {}
 
   nn::Tap& tap() { return tap_; }
-  // together: all ranks update all of the buckets, and the same way.
-  void prepare(optim::Optimizer& rule, const optim::StepInfo& step, const Buckets& buckets, bool together, bool had_gradients);
+  enum class Ranks : std::uint8_t { alike, share, alone };  // all update all of the buckets, the same way; each a part; each by itself
+  void prepare(optim::Optimizer& rule, const optim::StepInfo& step, const Buckets& buckets, Ranks together, bool had_gradients);
+  void set_averages(bool averages) { averages_ = averages; }  // of the strategy: Side::seen_scale()
 
   int rank() const override { return comm_.rank().value; }
   int ranks() const override { return comm_.size(); }
   const optim::StepInfo& step() const override { return step_; }
   std::span<const optim::TappedLayer> layers() override { return layers_; }
+  double seen_scale() const override { return step_.grad_scale / (averages_ ? ranks() : 1); }
   std::span<const optim::Slice> slices() override { return slices_; }
-  bool replicated() const override { return replicated_; }
+  bool replicated() const override { return together_ == Ranks::alike; }
+  bool alone() const override { return together_ == Ranks::alone; }
+  std::size_t tensors() const override { return tensors_; }
+  std::span<const std::size_t> orders() const override { return orders_; }
   void sum(const Piece& values) override;
   void spread(std::span<const optim::Job> jobs) override;
   const Algebra& algebra() const override { return thread_algebra(); }
@@ -47,10 +54,13 @@ class EngineSide final : public optim::Side {
  private:
   collective::Communicator& comm_;
   nn::Tap tap_;
+  const std::size_t tensors_;
   optim::StepInfo step_;
   std::vector<optim::TappedLayer> layers_;  // of this step
   std::span<const optim::Slice> slices_;    // likewise
-  bool replicated_ = false;
+  std::span<const std::size_t> orders_;     // likewise
+  Ranks together_ = Ranks::alike;
+  bool averages_ = false;
   BackgroundPool background_;
 };
 

@@ -42,6 +42,7 @@ void Engine::begin(const optim::StepInfo& step, bool sync) {
     b->attach();
   }
   step_ = step;
+  if (side_) side_->tap().watch(rule_->watches(step.step));
   step_.clear_grad = !pooled();  // views are added to; other gradients replace what was there
   schedule_ = strategy_->schedule(steps_ + 1);
   syncing_ = sync;
@@ -194,8 +195,13 @@ void Engine::await_gradients() {
   carried_ = lanes_.await_carried(pass());
 }
 
-Verdict Engine::finish(std::span<const double> sums) {
+Verdict Engine::finish(std::span<const double> sums, double samples) {
   refuse_after_make_whole();
+  const bool with_loss = samples > 0 && !sums.empty();
+  if (rule_ && rule_->needs().loss && !with_loss)
+    throw_failure(Kind::usage, "{} looks at the loss of every step, and it was not given: call finish({{sum of losses}}, samples of all ranks), or train "
+                  "with cohort::Trainer, which does",
+                  rule_->spec());
   if (!syncing_) throw_failure(Kind::usage, "finish() without begin(): the gradients of this step were not waited for");
   const cuda::OnStream on(gpu_stream());
   await_gradients();
@@ -204,10 +210,14 @@ Verdict Engine::finish(std::span<const double> sums) {
   await_parameters();  // of blocks that did not run: their buckets are updated next
   syncing_ = open_ = false;
   if (side_)
-    side_->prepare(*rule_, step_, buckets_, !placement_.sharded() && schedule_.commit == sync::Scope::world,
+    side_->prepare(*rule_, step_, buckets_,
+                   schedule_.commit != sync::Scope::world ? EngineSide::Ranks::alone
+                   : placement_.sharded()                 ? EngineSide::Ranks::share
+                                                          : EngineSide::Ranks::alike,
                    std::ranges::find(arrivals_.touched(), true) != arrivals_.touched().end());
   step_state_ = StepState::undecided;       // all that the rule needs is here
   Verdict verdict = decide(sums, reports);  // 3
+  if (with_loss) decision_.loss = verdict.sums[0] / samples;
   const auto start = Clock::now();
   if (before_update_) before_update_();
   ++steps_;
@@ -310,6 +320,7 @@ void update(Bucket& bucket, const StepContext& context, const optim::StepInfo& s
 optim::StepInfo Engine::decided_step() const {
   optim::StepInfo step = step_;
   step.grad_scale *= decision_.clip;
+  step.loss = decision_.loss;
   return step;
 }
 

@@ -86,17 +86,23 @@ inline at::Tensor loss_of_rows(const nn::Model& model, at::ScalarType type, int 
   return nn::loss_of(logits, labels.slice(0, first, first + count).to(device)).value / static_cast<double>(labels.numel());
 }
 
-inline void backward_of(const TrainCase& train_case, Engine& engine, nn::Model& model, collective::Communicator& comm, int step,
+// Returns the sum of this rank's losses.
+inline double backward_of(const TrainCase& train_case, Engine& engine, nn::Model& model, collective::Communicator& comm, int step,
                         const optim::StepInfo& info) {
   const auto me = static_cast<std::size_t>(comm.rank().value);
   const std::int64_t total = std::accumulate(train_case.rows.begin(), train_case.rows.end(), std::int64_t{0});
   std::int64_t first = std::accumulate(train_case.rows.begin(), train_case.rows.begin() + static_cast<std::ptrdiff_t>(me), std::int64_t{0});
   const std::int64_t part = train_case.rows[me] / train_case.micro;
+  double losses = 0;
   for (int k = 0; k < train_case.micro; ++k, first += part) {
     engine.begin(info, k + 1 == train_case.micro);
     if (train_case.after_begin) train_case.after_begin({comm, engine, model, step});
-    if (part > 0 || engine.shards_parameters()) loss_of_rows(model, train_case.type, step, total, first, part).backward();
+    if (part == 0 && !engine.shards_parameters()) continue;
+    const at::Tensor loss = loss_of_rows(model, train_case.type, step, total, first, part);
+    losses += loss.item<double>() * static_cast<double>(total);
+    loss.backward();
   }
+  return losses;
 }
 
 inline TrainResult train_one_rank(const TrainCase& train_case, collective::Communicator& comm) {
@@ -106,6 +112,8 @@ inline TrainResult train_one_rank(const TrainCase& train_case, collective::Commu
   if (train_case.shape) train_case.shape(model);
   auto rule = train_case.rule.empty() ? nullptr : optim::make(train_case.rule);
   const double lr = rule ? rule->default_lr() : 0;
+  const bool needs_loss = rule && rule->needs().loss;
+  const auto total = static_cast<double>(std::accumulate(train_case.rows.begin(), train_case.rows.end(), std::int64_t{0}));
   auto parameters = parameters_of(model, train_case.weight_decay);
   assign_units(model, parameters);
   Engine engine(comm, std::move(parameters), train_case.options, std::move(rule), 2, comm.size());
@@ -114,9 +122,9 @@ inline TrainResult train_one_rank(const TrainCase& train_case, collective::Commu
   try {
     if (train_case.opened) train_case.opened(engine);
     for (int step = 1; step <= train_case.steps; ++step) {
-      backward_of(train_case, engine, model, comm, step, {.step = step, .lr = lr, .grad_scale = train_case.grad_scale});
+      const double losses[] = {backward_of(train_case, engine, model, comm, step, {.step = step, .lr = lr, .grad_scale = train_case.grad_scale})};
       if (train_case.before_finish) train_case.before_finish({comm, engine, model, step});
-      result.verdicts.push_back(engine.finish());
+      result.verdicts.push_back(needs_loss ? engine.finish(losses, total) : engine.finish());
       if (train_case.after_finish) train_case.after_finish({comm, engine, model, step});
     }
   } catch (const Failure&) {

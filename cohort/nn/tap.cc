@@ -24,6 +24,7 @@ struct Tap::Impl {
   std::vector<Layer> layers;
   std::map<const void*, std::size_t> layer_of;  // by the weight's TensorImpl
   std::string refused;
+  bool on = true;
 
   Layer* find(const at::Tensor& weight) {
     const auto found = layer_of.find(weight.unsafeGetTensorImpl());
@@ -69,17 +70,18 @@ class Tap::Watching {
   static Watching* current() { return current_; }
 
   void see(const at::Tensor& weight, const at::Tensor& x, const at::Tensor& y,
-           const std::function<at::Tensor(const at::Tensor&)>& rows_of_x, const std::function<at::Tensor(const at::Tensor&)>& rows_of_y) {
+           const std::function<at::Tensor(const at::Tensor&)>& rows_of_x, const std::function<at::Tensor(const at::Tensor&)>& rows_of_y,
+           std::int64_t samples) {
     if (!y.requires_grad() || impl_->find(weight) == nullptr) return;
     y.register_hook([impl = std::weak_ptr(impl_), weight = weight.unsafeGetTensorImpl(), type = weight.scalar_type(), x = x.detach(),
-                     rows_of_x, rows_of_y](const at::Tensor& gradient) {
+                     rows_of_x, rows_of_y, samples](const at::Tensor& gradient) {
       const auto there = impl.lock();
       if (!there) return;
       const at::NoGradGuard no_grad;
       const auto found = there->layer_of.find(weight);
       if (found == there->layer_of.end()) return;
       const auto flat = [&](const at::Tensor& rows) { return rows.detach().to(type).contiguous(); };
-      there->layers[found->second].records.push_back({flat(rows_of_x(x)), flat(rows_of_y(gradient))});
+      there->layers[found->second].records.push_back({flat(rows_of_x(x)), flat(rows_of_y(gradient)), samples});
     });
   }
 
@@ -119,7 +121,8 @@ class Tap::Watching {
         given.weight, given.x, y, [=, filter = *given.filter](const at::Tensor& t) { return patches(batched(t), filter); },
         [=](const at::Tensor& t) {
           return batched(t).permute({0, 2, 3, 1}).flatten(0, 2);
-        });
+        },
+        batched(given.x).size(0));
   }
   // W of W^T.
   static at::Tensor base_of(const at::Tensor& t) {
@@ -171,6 +174,7 @@ BlockWrapper Tap::block_wrapper(BlockWrapper inner) {
   return [impl = impl_, inner = std::move(inner)](const Block& block, const at::Tensor& x) {
     Block watched = block;
     watched.forward = [impl, forward = block.forward](const at::Tensor& in) {
+      if (!impl->on) return forward(in);
       const Watching watching(impl);
       return forward(in);
     };
@@ -190,10 +194,12 @@ void Tap::clear() {
   impl_->refused.clear();
 }
 
+void Tap::watch(bool on) { impl_->on = on; }
+
 void Tap::see(const at::Tensor& weight, const at::Tensor& x, const at::Tensor& y) {
   if (Watching::current() == nullptr) return;
   const auto rows = [](const at::Tensor& t) { return t.reshape({-1, t.size(-1)}); };
-  Watching::current()->see(weight, x, y, rows, rows);
+  Watching::current()->see(weight, x, y, rows, rows, x.numel() / std::max<std::int64_t>(1, x.size(-1)));
 }
 
 }  // namespace cohort::nn

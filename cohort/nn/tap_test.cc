@@ -24,7 +24,7 @@ void expect_weight_gradients(const Tap& tap, const NamedTensors& parameters, std
     if (layer.records.empty()) continue;
     ++seen;
     at::Tensor sum, of_bias;
-    for (const auto& [in, out] : layer.records) {
+    for (const auto& [in, out, samples] : layer.records) {
       ASSERT_EQ(in.size(1), layer.in) << layer.weight;
       ASSERT_EQ(out.size(1), layer.out) << layer.weight;
       sum = sum.defined() ? sum + out.t().mm(in) : out.t().mm(in);

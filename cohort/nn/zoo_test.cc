@@ -16,7 +16,7 @@ using testing::HasSubstr;
 TEST(Zoo, UnknownModelsAndParametersAreNamed) {
   EXPECT_THAT(failure_of([] { make_model("resnet19", 0); }).what, HasSubstr("resnet18"));
   EXPECT_THAT(failure_of([] { make_model("cnn(depth=3)", 0); }).what, HasSubstr("depth"));
-  EXPECT_THAT(failure_of([] { make_model("cnn(norm=layer)", 0); }).what, HasSubstr("layer"));
+  EXPECT_THAT(failure_of([] { make_model("cnn(norm=grup)", 0); }).what, HasSubstr("group"));
   EXPECT_EQ(failure_of([] { make_model("gpt(layers=0)", 0); }).kind, Kind::usage);
 }
 

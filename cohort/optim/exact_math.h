@@ -14,6 +14,18 @@ constexpr double power(double base, std::int64_t exponent) {
   return result;
 }
 
+// The natural logarithm of x > 0, absolute error below 1e-15 |result|: atanh's series in (m - 1) / (m + 1) with m between 0.7 and 1.5.
+inline double real_log(double x) {
+  constexpr double kLn2 = 0.69314718055994530942;
+  int twos = 0;
+  double m = std::frexp(x, &twos);
+  if (m < 0.7071) m *= 2, --twos;
+  const double s = (m - 1) / (m + 1), square = s * s;
+  double series = 0;
+  for (int k = 27; k >= 1; k -= 2) series = series * square + 1.0 / k;
+  return twos * kLn2 + 2 * s * series;
+}
+
 // base^exponent for base > 0, relative error below 1e-14 for results between 1e-30 and 1e30: 2^(exponent log2 base), the logarithm by
 // atanh's series in (m - 1) / (m + 1) with m between 0.7 and 1.5, the power by exp's.
 inline double real_power(double base, double exponent) {

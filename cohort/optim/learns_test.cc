@@ -92,6 +92,7 @@ double loss_of(const std::string& spec, int steps) {
 TEST(Learns, EveryRuleDoesWithItsDefaults) {
   const double guessing = std::log(static_cast<double>(kClasses));
   for (const Rule* rule : rules()) {
+    if (make(rule->name)->needs().loss && make(rule->name)->needs().side) continue;  // they go along lines on one function: lbfgs_test.cc
     const double slow = rule->name == "sgd" ? 0.95 : 0.8;  // torch's rate of it is small
     EXPECT_LT(loss_of(std::string(rule->name), 300), slow * guessing) << rule->name;
   }

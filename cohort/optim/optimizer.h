@@ -18,6 +18,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -60,6 +61,7 @@ struct StepInfo {
   double lr = 0;
   double grad_scale = 1;             // multiplied into every gradient as it is read: clip coefficient, 1 / loss scale, 1 / ranks
   bool clear_grad = false;           // leave zeros behind while the line is in the cache: saves a pass
+  double loss = std::numeric_limits<double>::quiet_NaN();  // of this step's samples, their mean; NaN: not known, or before the vote
   const Algebra* algebra = nullptr;  // what spreads the work on a whole tensor over threads; none: the calling one does it
 };
 
@@ -82,6 +84,7 @@ struct Needs {
   int per_tensor = 0;  // sums in each of them
   bool taps = false;   // what layers saw: side.h
   bool side = false;   // prepare() without them: other ranks, threads in the background
+  bool loss = false;   // StepInfo::loss, of all ranks
   std::size_t sums() const { return static_cast<std::size_t>(rounds) * static_cast<std::size_t>(per_tensor); }
 };
 
@@ -101,6 +104,8 @@ class Optimizer {
   // Of rules whose needs() say so: before the step's vote, on all ranks together, when gradients are reduced and nothing has changed. What
   // it finds out must not count before update(), which is not called for a step that is called off.
   virtual void prepare(Side& /*side*/) {}
+  // Of rules with taps: whether they look at layers in this step. Where not, layers run unwatched and prepare() finds them with nothing seen.
+  virtual bool watches(std::int64_t /*step*/) const { return needs().taps; }
   const std::string& spec() const { return spec_; }  // canonical, every parameter spelled out: for checkpoints
   bool runs_on_gpus() const { return gpu_ != nullptr; }  // of slices there; in a build without nvcc none does
 

@@ -18,6 +18,7 @@ std::string page() {
 
 std::string sees(const Needs& needs) {
   if (needs.taps) return "tensors, layers";
+  if (needs.loss) return "tensors, the loss";
   if (needs.grain == Grain::tensor) return "tensors";
   return needs.rounds > 0 ? "elements, norms of tensors" : "elements";
 }

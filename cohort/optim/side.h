@@ -23,6 +23,7 @@ struct Seen {
   Piece inputs;     // rows x in; of a convolution the patches that the filter is laid over: channel, height, width
   Piece gradients;  // rows x out: of the loss, by what came out
   std::size_t rows = 0;
+  std::size_t samples = 0;  // rows, or of a convolution those of its input
 };
 
 // A linear layer or a convolution without groups.
@@ -46,9 +47,15 @@ class Side {
   virtual int ranks() const = 0;
   virtual const StepInfo& step() const = 0;           // its grad_scale: what gradients are to be multiplied with, but for clipping
   virtual std::span<const TappedLayer> layers() = 0;  // empty unless the rule needs taps
+  // What Seen::gradients are to be multiplied with to be those of the mean over the samples of all ranks: step().grad_scale, and where
+  // gradients are averaged by the ranks, not summed, divided by their number.
+  virtual double seen_scale() const = 0;
   // What this rank updates, in the model's order: to read. replicated: all ranks update the same ones, with the same state.
   virtual std::span<const Slice> slices() = 0;
   virtual bool replicated() const = 0;
+  virtual bool alone() const { return false; }  // this rank's step is its own (replicas drift): there is nobody to sum or spread with
+  virtual std::size_t tensors() const = 0;                  // of the model, that are updated on any rank ..
+  virtual std::span<const std::size_t> orders() const = 0;  // .. and of each of slices(): the place of its tensor among them
   virtual void sum(const Piece& values) = 0;           // collective: over the ranks, in place
   virtual void spread(std::span<const Job> jobs) = 0;  // collective: each by one rank
   virtual const Algebra& algebra() const = 0;

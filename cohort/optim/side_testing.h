@@ -1,5 +1,6 @@
 // For tests: ranks as threads, each with a rule of its own, and what an engine would offer them while a step is prepared.
 #pragma once
+#include <algorithm>
 #include <barrier>
 #include <cstring>
 #include <thread>
@@ -10,10 +11,11 @@
 namespace cohort::optim {
 
 struct RanksTogether {
-  explicit RanksTogether(int n) : ranks(n), arrived(n), jobs(static_cast<std::size_t>(n)) {}
+  explicit RanksTogether(int n) : ranks(n), arrived(n), jobs(static_cast<std::size_t>(n)), pieces(static_cast<std::size_t>(n)) {}
   const int ranks;
   std::barrier<> arrived;
   std::vector<std::span<const Job>> jobs;  // by rank
+  std::vector<Piece> pieces;               // likewise
 };
 
 class TestSide final : public Side {
@@ -22,6 +24,8 @@ class TestSide final : public Side {
 
   StepInfo info{};
   std::vector<Slice> own{};
+  std::vector<std::size_t> own_orders{};
+  std::size_t all_tensors = 0;
   std::vector<TappedLayer> seen{};
   int jobs_run = 0;
 
@@ -29,9 +33,20 @@ class TestSide final : public Side {
   int ranks() const override { return together_.ranks; }
   const StepInfo& step() const override { return info; }
   std::span<const TappedLayer> layers() override { return seen; }
+  double seen_scale() const override { return info.grad_scale; }
   std::span<const Slice> slices() override { return own; }
   bool replicated() const override { return replicated_; }
-  void sum(const Piece&) override { throw std::logic_error("no rule of these tests adds up"); }
+  std::size_t tensors() const override { return all_tensors; }
+  std::span<const std::size_t> orders() const override { return own_orders; }
+  void sum(const Piece& values) override {  // of f64, in the order of ranks
+    together_.pieces[static_cast<std::size_t>(rank_)] = values;
+    together_.arrived.arrive_and_wait();
+    std::vector<double> total(values.count);
+    for (const Piece& piece : together_.pieces)
+      for (std::size_t i = 0; i < values.count; ++i) total[i] += static_cast<const double*>(piece.data)[i];
+    together_.arrived.arrive_and_wait();
+    std::copy(total.begin(), total.end(), static_cast<double*>(values.data));
+  }
   void spread(std::span<const Job> jobs) override {
     const auto rank_of = assign_jobs(jobs, together_.ranks);
     for (std::size_t i = 0; i < jobs.size(); ++i)

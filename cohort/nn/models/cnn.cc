@@ -10,7 +10,7 @@ namespace {
 
 std::vector<SpecParam> cnn_params() {
   return {whole("in", "channels of the image", 1), whole("size", "height and width of the image", 28, 4), whole("classes", "classes", 10),
-          norm_param({"none", "batch", "group"})};
+          norm_param(/*none=*/true)};
 }
 
 // Convolution, norm if any, ReLU, pool; as a Sequential `name` of the root and a block of that name.
@@ -27,8 +27,8 @@ Model build_cnn(const SpecValues& values) {
   const std::int64_t size = values.integer("size");
   const auto root = std::make_shared<torch::nn::Module>("cnn");
   Model model(root, {.sizes = {in, size, size}});
-  add_stage(model, "stage1", in, 32, values.word("norm"));
-  add_stage(model, "stage2", 32, 64, values.word("norm"));
+  add_stage(model, "stage1", in, 32, norm_of(values, true));
+  add_stage(model, "stage2", 32, 64, norm_of(values, true));
   const std::int64_t left = size / 4;
   auto fc = own(*root, "fc", torch::nn::Linear(64 * left * left, 128));
   auto head = own(*root, "head", torch::nn::Linear(128, values.integer("classes")));

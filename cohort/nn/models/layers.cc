@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "cohort/base/error.h"
+#include "cohort/base/text.h"
+#include "cohort/nn/ghost_batch_norm.h"
 #include "cohort/nn/ops/linear.h"
 #include "cohort/nn/sync_batch_norm.h"
 
@@ -29,19 +32,54 @@ SpecParam share(std::string name, std::string doc, double preset) {
           .high = 0.999};
 }
 
-SpecParam norm_param(std::vector<std::string> words) {
-  std::string first = words.front();
-  return {.name = "norm",
-          .type = SpecParam::Type::word,
-          .doc = "normalisation after each convolution",
-          .preset = std::move(first),
-          .words = std::move(words)};
+namespace {
+
+constexpr std::int64_t kNormGroups = 32;  // Wu and He 2018, arXiv:1803.08494
+constexpr std::int64_t kNormGhost = 32;   // samples
+
+std::vector<std::string_view> norm_names(bool none) {
+  std::vector<std::string_view> all{"batch", "group", "layer", "instance", "ghost"};
+  if (none) all.insert(all.begin(), "none");
+  return all;
 }
 
-torch::nn::AnyModule make_norm(const std::string& word, std::int64_t channels) {
-  constexpr std::int64_t kGroups = 32;  // Wu and He 2018, arXiv:1803.08494
-  if (word == "batch") return torch::nn::AnyModule(SyncBatchNorm(channels));
-  if (word == "group") return torch::nn::AnyModule(torch::nn::GroupNorm(std::gcd(kGroups, channels), channels));
+// The number of `group(groups=8)` or `ghost(size=16)`.
+std::int64_t norm_number(const Spec& spec, std::string_view key, std::int64_t preset) {
+  const Spec::Param* const given = spec.find(key);
+  const std::int64_t number = given == nullptr ? preset : parse_int(given->value);
+  if (number < 1) throw_failure(Kind::usage, "norm={}: {} is 1 or more", spec.to_string(), key);
+  return number;
+}
+
+}  // namespace
+
+SpecParam norm_param(bool none) {
+  return {.name = "norm",
+          .type = SpecParam::Type::spec,
+          .doc = fmt::format("normalisation after each convolution: {}batch, group(groups={}), layer, instance, ghost(size={})",
+                             none ? "none, " : "", kNormGroups, kNormGhost),
+          .preset = none ? "none" : "batch"};
+}
+
+std::string norm_of(const SpecValues& values, bool none) {
+  const Spec spec = values.spec("norm");
+  const auto known = norm_names(none);
+  if (std::ranges::find(known, spec.name) == known.end()) throw_unknown("norm", spec.name, known);
+  for (const auto& p : spec.params)
+    if (!(spec.name == "group" && p.key == "groups") && !(spec.name == "ghost" && p.key == "size"))
+      throw_failure(Kind::usage, "norm={}: there is no '{}' here; group has groups, ghost has size", spec.to_string(), p.key);
+  norm_number(spec, spec.name == "group" ? "groups" : "size", 1);
+  return spec.to_string();
+}
+
+torch::nn::AnyModule make_norm(const std::string& norm, std::int64_t channels) {
+  using torch::nn::AnyModule, torch::nn::GroupNorm;
+  const Spec spec = Spec::parse(norm);
+  if (spec.name == "batch") return AnyModule(SyncBatchNorm(channels));
+  if (spec.name == "group") return AnyModule(GroupNorm(std::gcd(norm_number(spec, "groups", kNormGroups), channels), channels));
+  if (spec.name == "layer") return AnyModule(GroupNorm(1, channels));
+  if (spec.name == "instance") return AnyModule(GroupNorm(channels, channels));
+  if (spec.name == "ghost") return AnyModule(GhostBatchNorm(channels, norm_number(spec, "size", kNormGhost)));
   return {};
 }
 

@@ -13,7 +13,9 @@ namespace cohort::nn {
 // Parameters that many models share, so that they read alike.
 SpecParam whole(std::string name, std::string doc, std::int64_t preset, std::int64_t low = 1);
 SpecParam share(std::string name, std::string doc, double preset);  // a probability, 1 excluded
-SpecParam norm_param(std::vector<std::string> words);
+// "norm": none (only where a model does without), batch, group(groups=32), layer, instance, ghost(size=32).
+SpecParam norm_param(bool none);
+std::string norm_of(const SpecValues& values, bool none);  // checked; Kind::usage with those that there are
 
 // Registers the module with its owner and hands it back to be called.
 template <class Holder>
@@ -22,9 +24,9 @@ Holder own(torch::nn::Module& owner, const std::string& name, Holder module) {
   return module;
 }
 
-// "batch": SyncBatchNorm (torch's batch norm until it has a communicator); "group": at most 32 groups; "none": nothing, an empty
-// AnyModule.
-torch::nn::AnyModule make_norm(const std::string& word, std::int64_t channels);
+// batch: SyncBatchNorm (torch's batch norm until it has a communicator); group: at most so many groups as divide the channels; layer and
+// instance: one group, and one for each channel; ghost: batch norm of so many samples at a time; none: nothing, an empty AnyModule.
+torch::nn::AnyModule make_norm(const std::string& norm, std::int64_t channels);
 
 // Modules first .. last - 1 of a Sequential that the root owns, as one block. Looks them up at each call, so that a replaced module counts.
 Block slice(std::string name, const torch::nn::Sequential& sequence, std::size_t first, std::size_t last);

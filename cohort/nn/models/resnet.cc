@@ -80,7 +80,7 @@ std::vector<SpecParam> resnet_params() {
            .doc = "imagenet: 7x7 by 2, then a pool; cifar: 3x3",
            .preset = "imagenet",
            .words = {"imagenet", "cifar"}},
-          norm_param({"batch", "group"}),
+          norm_param(/*none=*/false),
           {.name = "zero_gamma",
            .type = SpecParam::Type::boolean,
            .doc = "start each residual block as the identity (Goyal et al. 2017): its last norm scales by 0",
@@ -92,8 +92,9 @@ Model build_resnet(const ResnetShape& shape, const SpecValues& values) {
   const std::int64_t size = cifar ? 32 : 224;
   const auto root = std::make_shared<torch::nn::Module>(shape.name);
   Model model(root, {.sizes = {values.integer("in"), size, size}});
-  add_stem(model, values.integer("in"), values.word("norm"), cifar);
-  ResidualImpl::Options next{.in = 64, .width = 64, .stride = 1, .bottleneck = shape.bottleneck, .norm = values.word("norm")};
+  const std::string norm = norm_of(values, false);
+  add_stem(model, values.integer("in"), norm, cifar);
+  ResidualImpl::Options next{.in = 64, .width = 64, .stride = 1, .bottleneck = shape.bottleneck, .norm = norm};
   for (std::size_t layer = 0; layer < shape.repeats.size(); ++layer) {
     const std::string name = fmt::format("layer{}", layer + 1);
     auto list = own(*root, name, torch::nn::ModuleList());

@@ -18,7 +18,7 @@ constexpr std::array<Stage, 5> kStages{{{64, 2}, {128, 2}, {256, 3}, {512, 3}, {
 
 std::vector<SpecParam> vgg16_params() {
   return {whole("in", "channels of the image", 3), whole("classes", "classes", 1000),
-          whole("size", "height and width of the image", 224, 32), norm_param({"none", "batch", "group"}),
+          whole("size", "height and width of the image", 224, 32), norm_param(/*none=*/true),
           share("dropout", "after the first two linear layers", 0.5)};
 }
 
@@ -43,7 +43,7 @@ Model build_vgg16(const SpecValues& values) {
   const auto root = std::make_shared<torch::nn::Module>("vgg16");
   Model model(root, {.sizes = {values.integer("in"), size, size}});
   auto features = own(*root, "features", torch::nn::Sequential());
-  add_stages(model, features, values.integer("in"), values.word("norm"));
+  add_stages(model, features, values.integer("in"), norm_of(values, true));
   using torch::nn::Linear, torch::nn::ReLU, torch::nn::Dropout;
   const double dropout = values.real("dropout");
   auto classifier = own(*root, "classifier",

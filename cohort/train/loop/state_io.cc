@@ -10,6 +10,7 @@
 #include "cohort/engine/tensor_file.h"
 #include "cohort/job/run_on_all.h"
 #include "cohort/nn/tensor.h"
+#include "cohort/optim/averaged_rule.h"
 #include "cohort/train/loop/via_host.h"
 
 namespace cohort::train {
@@ -233,7 +234,13 @@ void read_state(const checkpoint::Checkpoint& found, collective::Communicator& c
 
 void load_model(const nn::Model& model, const checkpoint::Checkpoint& found) {
   const Contents from(found);
-  for (const auto& [name, t] : model_tensors(model)) read_run(from, kModelGroup, name, t.sizes(), 0, t.detach());
+  const auto rule = found.manifest.texts.find("optimizer");
+  const bool averages = found.manifest.step > 0 && rule != found.manifest.texts.end() && optim::evaluates_average(rule->second);
+  for (const auto& [name, t] : model_tensors(model)) {
+    const std::string average = fmt::format("{}/{}", name, optim::kAverageState);  // buffers and what is frozen have none
+    const bool averaged = averages && from.find(kOptimizerGroup, average) != nullptr;
+    read_run(from, averaged ? kOptimizerGroup : kModelGroup, averaged ? average : name, t.sizes(), 0, t.detach());
+  }
 }
 
 }  // namespace cohort::train

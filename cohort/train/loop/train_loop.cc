@@ -22,6 +22,7 @@
 #include "cohort/nn/parallel/linear.h"
 #include "cohort/nn/sync_batch_norm.h"
 #include "cohort/nn/tensor.h"
+#include "cohort/train/loop/averaged_weights.h"
 #include "cohort/train/loop/replicas.h"
 #include "cohort/train/loop/same_data.h"
 #include "cohort/train/loop/tuner.h"
@@ -113,6 +114,12 @@ TrainLoop::TrainLoop(collective::Communicator& comm, const TrainConfig& config, 
   engine_ = std::make_unique<engine::Engine>(comm, std::move(all), options, std::move(rule), cores, ranks_here);
   if (engine_->wraps_blocks()) model_.wrap_blocks(engine_->block_wrapper(recomputing_.wrapper));
   steps_per_epoch_ = data::steps_of(share());
+  const optim::Needs needs = engine_->rule()->needs();
+  if (needs.loss && needs.side && global_batch() < train_->size() && comm.rank().value == 0)  // it searches along lines
+    log_warning(
+        "optimizer={}: a step takes {} of {} samples, and a line search compares losses of the same samples; for full batches set "
+        "data.batch={}",
+        config.optimizer, global_batch(), train_->size(), (train_->size() + mesh_.size("dp") - 1) / mesh_.size("dp"));
   start_at(0, 0, 0);
 }
 
@@ -251,7 +258,7 @@ StepResult TrainLoop::train_step() {
   const auto finishing = Clock::now();
   status_.set_phase("reducing gradients and updating");
   pending_position_ = {batch.epoch, batch.step};
-  result.verdict = engine_->finish(sums);
+  result.verdict = engine_->finish(sums, static_cast<double>(batch.global_count));
   const double update = result.verdict.seconds.update, exchange = std::max(0.0, seconds_since(finishing) - update);
   const double wait = std::min(exchange, result.verdict.seconds.wait);
   result.phases[observe::Phase::compute] = computed + update;
@@ -367,7 +374,8 @@ Evaluation TrainLoop::evaluate() {
   const Span span{"evaluate"};
   status_.set_phase("evaluating");
   average_buffers();
-  const engine::Consensus consensus(*engine_);
+  AveragedWeights averages(*engine_, step_ > left_out() + optimizer_start_);
+  std::optional<engine::Consensus> consensus(std::in_place, *engine_);
   const torch::NoGradGuard no_grad;
   model_.train(false);
   data::Loader loader(test_, {.share = {.samples = test_->size(),
@@ -394,6 +402,8 @@ Evaluation TrainLoop::evaluate() {
   if (!counts()) std::ranges::fill(sums, 0);
   comm_.all_reduce(collective::piece(std::span<double>(sums)), collective::Op::sum, {.name = "evaluation"});
   model_.train(true);
+  consensus.reset();
+  averages.end();
   if (sums.back() == 0) {
     if (comm_.rank().value == 0)
       log_error(
