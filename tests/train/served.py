@@ -12,7 +12,7 @@ def served(runs):
     """Under bulk synchronous clocks servers end with the model of all_reduce, bit for bit; under others they learn, and no read is staler than
     the clock says."""
     sets = {"optimizer": "adam(lr=1e-3)", "epochs": 2}
-    runs.train("together", n=3, **sets)
+    runs.train("together", n=3, sync="all_reduce(op=average)", **sets)
     expected = files(runs, "together")["model.safetensors"]
     for i, sync in enumerate(("ps", "ps(clock=ssp(0))", "ps(servers=1)")):
         runs.train(f"exact{i}", n=3, sync=sync, **sets)
