@@ -88,11 +88,11 @@ std::string chosen_codec(collective::Communicator& comm, const EngineOptions& op
   bool floats = true;
   for (const Parameter& p : parameters) {
     tensors.push_back({p.name, 0, static_cast<std::size_t>(p.tensor.numel()), p.tensor.sizes().vec()});
-    floats = floats && p.tensor.scalar_type() == at::kFloat;
+    floats = floats && p.tensor.scalar_type() == at::kFloat && p.tensor.device().is_cpu();
   }
   const bool feedback = !options.early_update && !placement.gathers_gradients();
   const sync::CodecChoice choice = floats ? sync::choose_codec(comm, spec, tensors, options.bucket, {.feedback = feedback})
-                                          : sync::CodecChoice{"none", "codec=auto takes none: parameters are not all f32"};
+                                          : sync::CodecChoice{"none", "codec=auto takes none: parameters are not all f32 in memory of the CPU"};
   if (comm.rank() == Rank{0}) log_info("{}", choice.why);
   return choice.codec;
 }
@@ -192,6 +192,12 @@ void Engine::refuse_options() const {
                        codec_->spec());
   });
   if (codec_ && rule_) codec::check_optimizer(*codec_, rule_->spec());
+  refuse(codec_ && codec_->momentum() && strategy_->semantics().drifts(), [&] {
+    return fmt::format(
+        "codec={} with sync={}: ranks that train by themselves send no gradients, and would have no momentum then; take topk and an "
+        "optimizer with momentum",
+        codec_->spec(), sync);
+  });
   refuse(alone && codec_ && strategy_->schedule(1).commit == sync::Scope::self, [&] {
     return fmt::format("codec={} with sync={}: {}; take codec=none", codec_->spec(), sync,
                        served ? "servers take gradients as they are" : "it is for gradients, and this strategy sends models");

@@ -58,8 +58,8 @@ py::dict pool_stats() {
 void bind_process_group(py::module_& m) {
   m.def("_create_process_group", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("chosen"),
         py::arg("name"), py::arg("address"), py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
-  m.def("_reduce_bucket", &reduce_bucket, py::arg("group"), py::arg("codec"), py::arg("names"), py::arg("counts"), py::arg("bucket"),
-        py::arg("weight"), py::call_guard<py::gil_scoped_release>());
+  m.def("_reduce_bucket", &reduce_bucket, py::arg("group"), py::arg("codec"), py::arg("names"), py::arg("shapes"), py::arg("bucket"),
+        py::arg("weight"), py::arg("unit"), py::call_guard<py::gil_scoped_release>());
   m.def("_shutdown_process_groups", &shutdown_all_groups);
   m.def("_shared_tensor", &shared_tensor, py::arg("sizes"), py::arg("dtype"));
   m.def("_shared_pool_stats", &pool_stats);

@@ -105,7 +105,7 @@ struct GradientCodec::Unit {
   // What was kept under another weight moves parameters as far under this unit's.
   void take(const TensorPlace& t, Residual r, double weight) {
     step = std::max(step, r.step);
-    if (const Piece memory = coded.memory(index_of(t)); memory.count == r.memory.size()) copy(r.memory, memory);
+    if (const Piece begins = coded.memory(index_of(t)); begins.count == r.memory.size()) copy(r.memory, begins);
     if (coded.sent() == nullptr || r.sent.size() != t.count) return;
     if (const Piece velocity = coded.sent()->velocity(); velocity.count > 0 && r.velocity.size() == t.count)
       copy(r.velocity, velocity.part(t.first, t.count));
