@@ -20,7 +20,7 @@ std::vector<SpecParam> wide_resnet_params() {
           whole("depth", "layers: 6 n + 4", 16, 10),
           whole("width", "channels of the stages, times 16, 32, 64", 1),
           share("dropout", "between the convolutions of a block", 0),
-          norm_param({"batch", "group"})};
+          norm_param(/*none=*/false)};
 }
 
 torch::nn::Conv2d wide_conv(std::int64_t in, std::int64_t out, std::int64_t side, std::int64_t stride) {
@@ -55,7 +55,7 @@ TORCH_MODULE(WideBlock);
 Model build_wide_resnet(const SpecValues& values) {
   constexpr std::int64_t kStem = 16;
   const std::int64_t in = values.integer("in"), size = values.integer("size"), depth = values.integer("depth");
-  const std::string& norm = values.word("norm");
+  const std::string norm = norm_of(values, false);
   if (depth % 6 != 4) throw_failure(Kind::usage, "wide_resnet: depth={} is not 6 n + 4; say 16, 22, 28 or 40", depth);
   const auto root = std::make_shared<torch::nn::Module>("wide_resnet");
   Model model(root, {.sizes = {in, size, size}});
