@@ -17,5 +17,7 @@ void scale(const Piece& to, double by);                             // to *= by
 void divide(const Piece& to, const Piece& from, double by);         // to = from / by
 void zero(const Piece& to);  // of any type
 bool all_finite(const Piece& values);  // of a GPU: it is waited for
+double squared_norm(const Piece& values);  // these two sum in double
+double squared_distance(const Piece& a, const Piece& b);
 
 }  // namespace cohort::sync
