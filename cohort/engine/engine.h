@@ -163,7 +163,7 @@ class Engine {
   std::vector<std::string> trained() const;              // names of parameters that have elements
   bool shards_state() const { return placement_.sharded(); }
   bool has_own_state() const { return drifts() || keeps_residuals(); }  // Share::each
-  double residual_weight() const;  // of the residuals of a codec (codec/feedback.h)
+  double residual_weight() const;                                       // of the residuals of a codec (codec/feedback.h)
   void set_residual_weight(double weight) const;
   bool shards_parameters() const { return unsharder_ != nullptr; }  // parameters are whole only while used, until make_whole()
   bool has_boxes() const;                                           // on a mesh: some parameters are boxes of larger ones
@@ -285,9 +285,9 @@ class Engine {
   std::int64_t steps_ = 0;       // that this engine or those before it finished, called off ones too: what schedules count
   StepState step_state_ = StepState::decided;
   Decision decision_;
-  std::size_t updated_ = 0;                          // buckets of the step that was decided
-  std::vector<double> own_sums_;                     // of the steps whose sums other ranks do not know yet
-  std::int64_t own_steps_ = 0, own_called_off_ = 0;  // so many
+  std::size_t updated_ = 0;                           // buckets of the step that was decided
+  std::vector<double> own_sums_;                      // of the steps whose sums other ranks do not know yet
+  std::int64_t own_steps_ = 0, own_called_off_ = 0;   // so many
   std::optional<std::vector<BucketReport>> carried_;  // what await_gradients() found
   std::int64_t rounds_ = 0;
   int consensus_depth_ = 0;

@@ -114,7 +114,7 @@ bool all_finite(const Piece& values) {
 }
 
 double squared_norm(const Piece& values) {
-  check(values);
+  check(values, values);
   const auto over = [&](auto zero) {
     const auto* const x = static_cast<const decltype(zero)*>(values.data);
     double sum = 0;

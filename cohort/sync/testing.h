@@ -178,7 +178,7 @@ inline QuadraticRun train(const Quadratic& q) {
     auto rank = std::make_unique<QuadraticRank>(q, comm);
     rank->settle();
     const double before = moved_by(comm);
-    comm.barrier();  // nobody sends before all have looked
+    comm.barrier();    // nobody sends before all have looked
     comm.barrier({});  // nobody asks before all have looked
     for (int step = 1; step <= q.steps; ++step) {
       if (q.in_step) {

@@ -103,14 +103,14 @@ std::string MetricOutputs::url() const { return server_ ? server_->url("/metrics
 
 void MetricOutputs::training(const TrainingPoint& p, bool scaled) {
   std::vector<observe::Field> fields{{"step", p.step},
-        {"loss", p.loss},
-        {"lr", p.lr},
-        {"samples_per_s", p.samples_per_second},
-        {"grad_norm_squared", p.grad_norm_squared},
-        {"clip", p.clip},
-        {"scale", p.scale},
-        {"skipped", p.skipped},
-        {"received_bytes", p.received_bytes}};
+                                     {"loss", p.loss},
+                                     {"lr", p.lr},
+                                     {"samples_per_s", p.samples_per_second},
+                                     {"grad_norm_squared", p.grad_norm_squared},
+                                     {"clip", p.clip},
+                                     {"scale", p.scale},
+                                     {"skipped", p.skipped},
+                                     {"received_bytes", p.received_bytes}};
   if (p.staleness) {
     fields.emplace_back("staleness", p.staleness->mean);
     fields.emplace_back("most_stale", p.staleness->most);
