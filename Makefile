@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo jobs test test-gpu test-all build install chaos storm python test-python-all bench bench-precision bench-plan bench-loading bench-gpu hostile format lint asan tsan fuzz clean setup
+.PHONY: help demo jobs test test-gpu test-all build install chaos storm python test-python-all bench bench-precision bench-plan bench-loading bench-gpu figures hostile format lint asan tsan fuzz clean setup
 # Compilers at a time, by cores and memory; asked for when a recipe runs, as setup brings the Python that counts.
 JOBS = $$(python3 tools/machine.py jobs)
 PREFIX ?= /usr/local
@@ -92,6 +92,10 @@ bench: build ## all-reduce against Open MPI and Gloo, into build/bench/*.jsonl
 
 bench-precision: build ## accuracy of bf16 and fp16 against fp32 on Fashion-MNIST, three seeds each: minutes
 	@bench/precision.py --cohort build/bin/cohort
+
+figures: build ## loss against time and bytes of strategies, from runs on Fashion-MNIST, into docs/strategies.svg; FIGURE_WORKERS (4), FIGURE_STEPS (160), FIGURE_EPOCHS
+	@bench/strategies.py --cohort build/bin/cohort --workers $(or $(FIGURE_WORKERS),4) $(if $(FIGURE_EPOCHS),--epochs $(FIGURE_EPOCHS),--steps $(or $(FIGURE_STEPS),160)) --json build/figures.jsonl --figure docs/strategies.svg \
+	  --only "all_reduce;ad_psgd;local_sgd(h=8);diloco(h=40);all_reduce +topk(ratio=0.01);dpsgd(graph=ring);parallel_sgd"
 
 bench-plan: build ## memory and step time as `cohort plan` predicts them against what runs measure
 	@bench/plan.py build/bin

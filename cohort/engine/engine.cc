@@ -283,7 +283,7 @@ Engine::~Engine() {
   gatherer_.reset();
   publisher_.reset();
   lanes_.close();
-  strategy_.reset();  // before the memory that it moves
+  strategy_.reset();  // before the memory that it moves, in which threads of its own may work
   for (auto& p : parameters_) torch::autograd::impl::set_post_acc_grad_hooks(p.tensor, nullptr);
 }
 

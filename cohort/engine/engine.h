@@ -81,6 +81,14 @@ struct Verdict {
 // open: nothing has changed. undecided: likewise, gradients are reduced, but the result of the vote is not known here. decided.
 enum class StepState { open, undecided, decided };
 
+// How far this rank is from the one model, and how large what codecs keep of it is: of this rank alone, to be summed over the ranks.
+struct Disagreement {
+  double squared_distance = 0;  // of its own parameters from those of the Consensus that lives
+  double squared_norm = 0;      // of the parameters of that one
+  double squared_residual = 0;  // of what it has not sent of its gradients
+  bool known = true;            // false: some of it is in memory of a GPU, which is not looked at
+};
+
 // From here to its end the parameters are those of the one model that the job stands for, on every rank: where replicas drift the mean of
 // them, or what the strategy says. Collective to make, between two steps; nothing is copied where replicas are identical.
 class Engine;
@@ -151,10 +159,11 @@ class Engine {
   // Collective, at the end of training: every rank has the one model that the job stands for, for good.
   void adopt_consensus();
   void start_at(std::int64_t steps) { steps_ = steps; }  // before the first step: so many were finished before it, called off ones too
+  Disagreement disagreement() const;                     // not a collective; of replicas only under a Consensus
   std::vector<std::string> trained() const;              // names of parameters that have elements
   bool shards_state() const { return placement_.sharded(); }
   bool has_own_state() const { return drifts() || keeps_residuals(); }  // Share::each
-  double residual_weight() const;  // of the residuals of a codec (codec/feedback.h)
+  double residual_weight() const;                                       // of the residuals of a codec (codec/feedback.h)
   void set_residual_weight(double weight) const;
   bool shards_parameters() const { return unsharder_ != nullptr; }  // parameters are whole only while used, until make_whole()
   bool has_boxes() const;                                           // on a mesh: some parameters are boxes of larger ones
@@ -276,9 +285,9 @@ class Engine {
   std::int64_t steps_ = 0;       // that this engine or those before it finished, called off ones too: what schedules count
   StepState step_state_ = StepState::decided;
   Decision decision_;
-  std::size_t updated_ = 0;                          // buckets of the step that was decided
-  std::vector<double> own_sums_;                     // of the steps whose sums other ranks do not know yet
-  std::int64_t own_steps_ = 0, own_called_off_ = 0;  // so many
+  std::size_t updated_ = 0;                           // buckets of the step that was decided
+  std::vector<double> own_sums_;                      // of the steps whose sums other ranks do not know yet
+  std::int64_t own_steps_ = 0, own_called_off_ = 0;   // so many
   std::optional<std::vector<BucketReport>> carried_;  // what await_gradients() found
   std::int64_t rounds_ = 0;
   int consensus_depth_ = 0;

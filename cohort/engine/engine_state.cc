@@ -58,6 +58,7 @@ void Engine::visit(const std::function<void(const StateItem&)>& call) const {
   if (!rule_) return;  // the caller has the parameters
   if (publisher_) publisher_->settle();
   const cuda::OnStream on(gpu_stream());
+  strategy_->settle();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     visit_parameter(call, i);
     visit_residuals(call, i);
@@ -149,6 +150,24 @@ void Engine::set_residual_weight(double weight) const {
       if (f != nullptr) f->set_weight(weight);
 }
 
+Disagreement Engine::disagreement() const {
+  Disagreement found;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& b = *buckets_[i];
+    if (b.device().kind != DeviceKind::cpu) {
+      found.known = false;
+      continue;
+    }
+    if (b.coded() != nullptr && b.coded()->sent() != nullptr) found.squared_residual += sync::squared_norm(b.coded()->sent()->values());
+    for (const sync::Member& m : b.members()) {
+      if (drifted_.empty()) break;
+      found.squared_norm += sync::squared_norm(b.owned_parameter(m));
+      found.squared_distance += sync::squared_distance(b.all_in(drifted_[i]).part(m.first, m.count), b.owned_parameter(m));
+    }
+  }
+  return found;
+}
+
 std::vector<std::string> Engine::trained() const {
   std::vector<std::string> names;
   for (const auto& b : buckets_)
@@ -233,6 +252,7 @@ void Engine::enter_consensus() {
   quiesce();
   if (!drifts()) return;
   if (consensus_depth_ == 0) {
+    strategy_->settle();
     std::vector<collective::Region> agreed;
     for (const auto& b : buckets_) {
       agreed.push_back(comm_.allocate(b->bytes()));

@@ -57,8 +57,8 @@ inline void fields(EngineOptions& o, FieldList& f) {
   f("comm_sum_dtype", o.comm_sum_dtype, Words{"comm", "fp32"},
     "with a comm_dtype of 16 bits, sums over the ranks: rounded to that type at each addition, or made in fp32 and rounded once");
   f("report_every", o.report_every, Range{1, 1000000},
-    "where ranks neither vote nor meet in rounds (gossip, average_once): steps after which they tell each other loss, speed and who "
-    "leaves");
+    "where ranks neither vote nor meet in rounds (gossip, parallel_sgd, wait=none): steps after which they tell each other loss, speed and "
+    "who leaves");
   f("publish", o.publish, Words{"auto", "wait", "beside"},
     "with zero(stage=1 or 2), when updated parameters travel to the other ranks: before the step ends (wait), or beside the next forward, "
     "in which every block waits for what it reads (beside); auto: beside where ranks are on several hosts; changes no bit of the result");

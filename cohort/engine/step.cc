@@ -41,6 +41,7 @@ void Engine::begin(const optim::StepInfo& step, bool sync) {
     b->follow_stream();
     b->attach();
   }
+  strategy_->begin_step();
   step_ = step;
   if (side_) side_->tap().watch(rule_->watches(step.step));
   step_.clear_grad = !pooled();  // views are added to; other gradients replace what was there

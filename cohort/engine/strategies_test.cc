@@ -23,18 +23,24 @@ class Drifting : public testing::TestWithParam<const sync::StrategyRow*> {
   static std::string spec() { return std::string(sync::law_spec(*GetParam())); }
 };
 class DriftingPlainAlone : public Drifting {};
+class DriftingAndRepeating : public Drifting {};
 
-std::vector<const sync::StrategyRow*> drifting(bool plain_alone) {
+std::vector<const sync::StrategyRow*> drifting(const std::function<bool(const sync::StrategyRow&)>& that) {
   std::vector<const sync::StrategyRow*> all;
   for (const auto* row : sync::strategies())
-    if (sync::make(row->name)->semantics().drifts() && (row->plain_alone || !plain_alone)) all.push_back(row);
+    if (sync::make(row->name)->semantics().drifts() && that(*row)) all.push_back(row);
   return all;
 }
 const auto by_name = [](const auto& given) { return std::string(given.param->name); };
-INSTANTIATE_TEST_SUITE_P(Of, Drifting, testing::ValuesIn(drifting(false)), by_name);
-INSTANTIATE_TEST_SUITE_P(Of, DriftingPlainAlone, testing::ValuesIn(drifting(true)), by_name);
+INSTANTIATE_TEST_SUITE_P(Of, Drifting, testing::ValuesIn(drifting([](const auto&) { return true; })), by_name);
+INSTANTIATE_TEST_SUITE_P(Of, DriftingPlainAlone, testing::ValuesIn(drifting([](const auto& row) { return row.plain_alone; })), by_name);
+INSTANTIATE_TEST_SUITE_P(Of, DriftingAndRepeating, testing::ValuesIn(drifting([](const auto& row) { return row.repeats; })), by_name);
 
-Named parameters_of_rank(const CallbackContext& c) { return copies(c.model.named_parameters()); }
+// After a visit, behind which nobody mixes more in.
+Named parameters_of_rank(const CallbackContext& c) {
+  c.engine.visit([](const StateItem&) {});
+  return copies(c.model.named_parameters());
+}
 
 TEST_P(Drifting, AConsensusIsTheSameOnAllRanksAndEveryRankGoesOnWithItsOwn) {
   std::vector<Named> inside(3), before(3), after(3);
@@ -57,7 +63,7 @@ TEST_P(Drifting, AConsensusIsTheSameOnAllRanksAndEveryRankGoesOnWithItsOwn) {
   }
 }
 
-TEST_P(Drifting, LanesBucketsAndRunsChangeNoBit) {
+TEST_P(DriftingAndRepeating, LanesBucketsAndRunsChangeNoBit) {
   TrainCase train_case = with_sync(spec());
   train_case.rule = "adam(lr=0.01)";
   const auto expected = train_ranks(train_case);
@@ -83,7 +89,27 @@ TEST_P(Drifting, ABadGradientOnOneRankSkipsItsStepAlone) {
   }
 }
 
-TEST_P(Drifting, StateThatIsVisitedAndPutBackIsTheSame) {
+// Where bits do not repeat all there is to compare is the state itself, and that training goes on.
+TEST_P(Drifting, StateThatIsPutBackIsThere) {
+  TrainCase train_case = with_sync(spec());
+  train_case.rule = "adam(lr=0.01)";
+  train_case.options.lanes = 1;
+  train_case.after_finish = [](const CallbackContext& c) {
+    if (c.step != 3) return;
+    std::map<std::string, at::Tensor> saved;
+    const auto key = [](const StateItem& item) { return fmt::format("{}/{}@{}", item.group, item.key(), item.run.first); };
+    c.engine.visit([&](const StateItem& item) { saved[key(item)] = borrowed(item.values).clone(); });
+    c.engine.visit([](const StateItem& item) { borrowed(item.values).fill_(7); });
+    c.engine.visit([&](const StateItem& item) { borrowed(item.values).copy_(saved.at(key(item))); });
+    c.engine.publish_loaded_state();
+    c.engine.visit([&](const StateItem& item) { EXPECT_TRUE(at::equal(borrowed(item.values), saved.at(key(item)))) << key(item); });
+  };
+  const auto found = train_ranks(train_case);
+  for (const auto& rank : found)
+    for (const auto& [name, t] : rank.params) EXPECT_LT(t.abs().max().item<double>(), 3) << name << ": nothing of the sevens";
+}
+
+TEST_P(DriftingAndRepeating, StateThatIsVisitedAndPutBackIsTheSame) {
   TrainCase train_case = with_sync(spec());
   train_case.rule = "adam(lr=0.01)";
   const auto expected = train_ranks(train_case);
@@ -120,6 +146,48 @@ TEST_P(Drifting, WantsAnOptimizerAndNoEarlyUpdateAndNoCodec) {
   });
 }
 
+// Spellings that the laws of rows do not take.
+class Unwaited : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Of, Unwaited,
+                         testing::Values("local_sgd(h=2, wait=none)", "diloco(h=2, wait=none)", "easgd(h=2, async=true)",
+                                         "pair_averaging(pull=true)"),
+                         [](const auto& given) { return std::string(given.param).substr(0, std::string(given.param).find('(')); });
+
+TEST_P(Unwaited, AConsensusIsTheSameOnAllRanksWithAndWithoutLanes) {
+  for (const int lanes : {0, 1}) {
+    std::vector<Named> inside(3), before(3), after(3);
+    TrainCase train_case = with_sync(GetParam());
+    train_case.options.lanes = lanes;
+    train_case.after_finish = [&](const CallbackContext& c) {
+      if (c.step != 5) return;
+      const auto me = static_cast<std::size_t>(c.comm.rank().value);
+      before[me] = parameters_of_rank(c);
+      {
+        const Consensus consensus(c.engine);
+        inside[me] = copies(c.model.named_parameters());
+      }
+      after[me] = copies(c.model.named_parameters());
+    };
+    train_ranks(train_case);
+    for (std::size_t r = 0; r < 3; ++r) {
+      expect_same_bits(inside[r], inside[0], GetParam());
+      expect_same_bits(after[r], before[r], GetParam());
+    }
+  }
+}
+
+TEST_P(Unwaited, ABadGradientOnOneRankSkipsItsStepAlone) {
+  TrainCase train_case = with_sync(GetParam());
+  train_case.before_finish = [](const CallbackContext& c) {
+    if (c.step == 3 && c.comm.rank().value == 1) c.model.named_parameters()[0].second.grad().fill_(std::nan(""));
+  };
+  const auto all = train_ranks(train_case);
+  for (std::size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(all[r].verdicts[2].committed, r != 1);
+    for (const auto& [name, t] : all[r].params) EXPECT_TRUE(at::isfinite(t).all().item<bool>()) << name;
+  }
+}
+
 TEST(LocalSgd, WithRoundsOfOneAndPlainSgdItIsAllReduce) {
   TrainCase train_case = with_sync("all_reduce");
   const auto expected = train_ranks(train_case);
@@ -141,6 +209,30 @@ TEST(SyncRounds, SumsOfAllStepsAreKnownAtTheirEnd) {
       EXPECT_EQ(verdict.sums_of, step % 3 == 0 ? 3 : 0);
       EXPECT_EQ(verdict.sums[0], step == 3 ? 2 * 6 + 30 : step == 6 ? 2 * 15 + 30 : mine[0]);
     }
+  });
+}
+
+TEST(Disagreements, AreTheDistanceFromTheConsensusAndWhatCodecsKeep) {
+  collective::run_ranks(2, [](collective::Communicator& comm) {
+    const int me = comm.rank().value;
+    const at::Tensor w = at::ones({2}, at::kDouble).requires_grad_(true);
+    Engine engine(comm, {{"w", w}}, {.strategy = "parallel_sgd", .lanes = 0}, optim::make("sgd(lr=0.1)"));
+    engine.begin({.step = 1, .lr = 0.1});
+    (w.sum() * (1 + 2 * me)).backward();  // 0.9 and 0.7, the mean is 0.8
+    engine.finish();
+    EXPECT_EQ(engine.disagreement().squared_distance, 0) << "without a consensus there is nothing to compare";
+    const Consensus consensus(engine);
+    EXPECT_NEAR(engine.disagreement().squared_distance, 2 * 0.1 * 0.1, 1e-15);
+    EXPECT_NEAR(engine.disagreement().squared_norm, 2 * 0.8 * 0.8, 1e-15);
+  });
+  collective::run_ranks(2, [](collective::Communicator& comm) {
+    const at::Tensor w = at::ones({4}).requires_grad_(true);
+    Engine engine(comm, {{"w", w}}, {.strategy = "all_reduce", .codec = "topk(ratio=0.25)", .lanes = 0}, optim::make("sgd(lr=0.5)"));
+    engine.begin({.step = 1, .lr = 0.5});
+    (w * at::tensor({1.0F, 2.0F, 4.0F, 2.0F})).sum().backward();  // the 4 is sent
+    engine.finish();
+    EXPECT_EQ(engine.disagreement().squared_residual, 1 + 4 + 4);
+    EXPECT_EQ(engine.disagreement().squared_norm, 0);
   });
 }
 

@@ -113,4 +113,30 @@ bool all_finite(const Piece& values) {
   return found.finite;
 }
 
+double squared_norm(const Piece& values) {
+  check(values, values);
+  const auto over = [&](auto zero) {
+    const auto* const x = static_cast<const decltype(zero)*>(values.data);
+    double sum = 0;
+    for (std::size_t i = 0; i < values.count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    return sum;
+  };
+  return values.dtype == Dtype::f32 ? over(float{}) : over(double{});
+}
+
+double squared_distance(const Piece& a, const Piece& b) {
+  check(a, b);
+  const auto over = [&](auto zero) {
+    using T = decltype(zero);
+    const T *const x = static_cast<const T*>(a.data), *const y = static_cast<const T*>(b.data);
+    double sum = 0;
+    for (std::size_t i = 0; i < a.count; ++i) {
+      const double d = static_cast<double>(x[i]) - static_cast<double>(y[i]);
+      sum += d * d;
+    }
+    return sum;
+  };
+  return a.dtype == Dtype::f32 ? over(float{}) : over(double{});
+}
+
 }  // namespace cohort::sync

@@ -15,7 +15,9 @@ void add_scaled(const Piece& to, double scale, const Piece& from);  // to += sca
 void lerp(const Piece& to, double share, const Piece& from);        // to = to + share (from - to)
 void scale(const Piece& to, double by);                             // to *= by
 void divide(const Piece& to, const Piece& from, double by);         // to = from / by
-void zero(const Piece& to);  // of any type
-bool all_finite(const Piece& values);  // of a GPU: it is waited for
+void zero(const Piece& to);                                         // of any type
+bool all_finite(const Piece& values);                               // of a GPU: it is waited for
+double squared_norm(const Piece& values);                           // these two sum in double
+double squared_distance(const Piece& a, const Piece& b);
 
 }  // namespace cohort::sync

@@ -21,4 +21,14 @@ std::vector<int> matching(std::uint64_t seed, std::int64_t step, int ranks) {
   return partner;
 }
 
+std::vector<int> pulled_ranks(std::uint64_t seed, std::int64_t step, int ranks) {
+  const codec::Random random = codec::Random(seed, static_cast<std::uint64_t>(step)).of("pulled ranks");
+  std::vector<int> all(static_cast<std::size_t>(ranks), 0);
+  for (std::size_t i = 0; i < all.size() && ranks > 1; ++i) {
+    const auto other = static_cast<int>(std::uint64_t{random.words(i)[0]} * static_cast<std::uint64_t>(ranks - 1) >> 32);
+    all[i] = other + (other >= static_cast<int>(i) ? 1 : 0);
+  }
+  return all;
+}
+
 }  // namespace cohort::sync

@@ -8,4 +8,7 @@ namespace cohort::sync {
 
 std::vector<int> matching(std::uint64_t seed, std::int64_t step, int ranks);  // by rank: its partner; itself: none
 
+// Each rank draws another one by itself, all of them equally likely; a single rank itself.
+std::vector<int> pulled_ranks(std::uint64_t seed, std::int64_t step, int ranks);
+
 }  // namespace cohort::sync

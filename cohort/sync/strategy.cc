@@ -48,7 +48,10 @@ SpecParam op_param() {
 
 std::span<const StrategyRow* const> strategies() { return kStrategiesRows; }
 
-const StrategyRow& strategy_named(std::string_view name) { return find_row(strategies(), name, "strategy"); }
+const StrategyRow& strategy_named(std::string_view name) {
+  if (name == "average_once") throw_failure(Kind::usage, "strategy {} is called parallel_sgd now", name);
+  return find_row(strategies(), name, "strategy");
+}
 
 std::string_view law_spec(const StrategyRow& row) { return row.short_rounds.empty() ? row.name : row.short_rounds; }
 

@@ -95,6 +95,11 @@ class Strategy {
   virtual double cost(double elements, int ranks) const = 0;
 
   virtual void open(Site& /*site*/) {}  // collective: buckets are there, with their slots; once
+  // A step begins; those of several backwards once for each. Not a collective.
+  virtual void begin_step() {}
+  // Between two steps, before parameters and slots are read or written by others than the step: what other ranks have mixed into this
+  // rank's model until now is in the parameters, and nobody changes it before the next begin_step(). Not a collective; again: nothing.
+  virtual void settle() {}
   virtual SyncSchedule schedule(std::int64_t /*step*/) const { return {}; }
   virtual void reduce_gradients(Bucket& /*bucket*/, const Wire& /*wire*/) {}
   virtual void exchange_models(Bucket& /*bucket*/, const Wire& /*wire*/) {}

@@ -31,6 +31,7 @@ struct StrategyRow {
   double counts = 1;        // what Communicator::moved() counts of an element of cost(): payloads of codecs are counted by the byte
   bool whole_steps = true;  // a step that a lost rank interrupts is whole on a survivor or not begun; false: what travels beside the
                             // update (momentum, fragments under way) may be lost with it
+  bool repeats = true;      // bits of a run do; false: ranks meet when they come, so who met whom is another matter every time
   bool plain_alone = true;  // a world of one trains as without a strategy
 };
 std::string_view law_spec(const StrategyRow& row);  // the spelling that laws are tested with

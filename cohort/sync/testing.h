@@ -31,6 +31,7 @@ struct Quadratic {
   std::vector<std::int64_t> sizes{5, 700};                      // of the tensors
   std::function<double(int rank, std::size_t element)> target;  // b; none: dyadic ones
   std::function<double(int rank, std::size_t element)> begins;  // other first values for each rank; none: zero everywhere
+  bool in_step = false;                                         // all wait for each other after every step, with nothing under way
   int resumes_after = 0;                                        // a step: others go on with what was kept of these; 0: nobody does
 };
 
@@ -81,7 +82,9 @@ class QuadraticRank {
   }
   ~QuadraticRank() { strategy_.reset(); }  // before the memory that it moves
 
+  void begin() { strategy_->begin_step(); }
   void step(std::int64_t number) {
+    begin();
     const SyncSchedule schedule = strategy_->schedule(number);
     const Wire wire{.comm = &comm_, .step = {.seed = kSeed, .step = number}, .number = number};
     each([&](std::size_t element, double& x, double& g) { g = q_.curvature * (x - target_of(q_, comm_.rank().value, element)); });
@@ -104,19 +107,26 @@ class QuadraticRank {
   // What servers were sent has come; collective.
   void settle() { strategy_->quiesce(*bucket_, {.comm = &comm_}); }
 
-  Values model() const { return values_of(*bucket_, bucket_->parameters()); }
+  Values model() const {
+    strategy_->settle();
+    return values_of(*bucket_, bucket_->parameters());
+  }
   Values consensus() {
     strategy_->quiesce(*bucket_, {.comm = &comm_});
+    strategy_->settle();
     const auto region = comm_.allocate(bucket_->bytes());
     strategy_->consensus(*bucket_, bucket_->all_in(region), {.comm = &comm_});
     return values_of(*bucket_, bucket_->all_in(region));
   }
   Bucket& bucket() { return *bucket_; }
+  // What the last update left; others may have mixed more in (model()).
+  Values parameters() const { return values_of(*bucket_, bucket_->parameters()); }
   Strategy& strategy() { return *strategy_; }
 
   // What a checkpoint would have of this rank, and of what all have alike rank 0's.
   std::vector<std::pair<Share, Values>> saved() {
     strategy_->quiesce(*bucket_, {.comm = &comm_});
+    strategy_->settle();
     std::vector<std::pair<Share, Values>> all;
     each_state([&](Share share, const Piece& values) { all.emplace_back(share, Values(doubles(values), doubles(values) + values.count)); });
     return all;
@@ -168,16 +178,27 @@ inline QuadraticRun train(const Quadratic& q) {
     auto rank = std::make_unique<QuadraticRank>(q, comm);
     rank->settle();
     const double before = moved_by(comm);
-    comm.barrier();  // nobody sends before all have looked
+    comm.barrier();    // nobody sends before all have looked
+    comm.barrier({});  // nobody asks before all have looked
     for (int step = 1; step <= q.steps; ++step) {
+      if (q.in_step) {
+        rank->begin();
+        comm.barrier({});  // nobody refuses
+      }
       rank->step(step);
-      run.after[me].push_back(rank->model());
+      if (q.in_step) {
+        comm.barrier({});
+        rank->model();
+        comm.barrier({});
+      }
+      run.after[me].push_back(rank->parameters());
       if (step != q.resumes_after) continue;
       const auto kept = rank->saved();
       rank = std::make_unique<QuadraticRank>(q, comm);
       rank->restore(kept);
     }
     rank->settle();
+    comm.barrier({});  // others may still meet with this one
     moved[me] = moved_by(comm) - before;
     comm.barrier();
     run.models[me] = rank->model();

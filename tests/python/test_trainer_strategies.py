@@ -7,10 +7,14 @@ import torch
 from launch import ranks
 from test_trainer import Points, consolidated, network, teardown_rank, trainer, values  # noqa: F401: launch.py calls teardown_rank
 
-DRIFTING = ("local_sgd(h=3)", "post_local_sgd(h=3, start=4)", "diloco(h=3)", "easgd(h=2)", "sma", "dpsgd(graph=ring)", "dpsgd(graph=full)")
+DRIFTING = ("local_sgd(h=3)", "post_local_sgd(h=3, start=4)", "diloco(h=3)", "streaming_diloco(h=4, fragments=2, delay=1, momentum=0.5)", "easgd(h=2)",
+            "eamsgd(h=2, momentum=0.5)", "sma", "dpsgd(graph=ring)", "dpsgd(graph=full)", "push_sum", "pair_averaging", "pair_averaging(pull=true)",
+            "choco(codec=topk(ratio=0.2), gamma=0.2)", "hierarchical_gossip(per_host=1)", "parallel_sgd")
+UNREPEATED = ("ad_psgd", "local_sgd(h=3, wait=none)", "diloco(h=3, wait=none, momentum=0.5)", "easgd(h=2, async=true)")  # ranks meet when they come
 CODED = tuple({"sync": sync, "codec": codec} for sync in ("all_reduce", "zero(stage=1)", "zero(stage=2)") for codec in ("int8", "topk(ratio=0.25)"))
 SETTINGS = {"optimizer": "adam(lr=3e-2)", "engine": {"report_every": 1}}  # of a leave, too, where there are neither votes nor rounds
-WAYS = tuple({"sync": sync} for sync in DRIFTING) + CODED
+REPEATED = tuple({"sync": sync} for sync in DRIFTING) + CODED
+WAYS = REPEATED + tuple({"sync": sync} for sync in UNREPEATED)
 
 
 def train(model, name, way, **more):
@@ -37,7 +41,7 @@ def test_every_way_learns_and_ends_in_the_model_that_it_was_judged_by():
 
 @ranks(2)
 def test_a_run_that_stops_goes_on_with_the_same_bits():
-    for number, way in enumerate(WAYS):
+    for number, way in enumerate(REPEATED):
         straight = network()
         train(straight, "straight", way, steps=9, epochs=0)
         first_half = network()

@@ -13,7 +13,7 @@ import urllib.request
 from causes import bad_picture, bad_row, diverges
 from defaults import default_codecs, default_optimizers, default_strategies
 from disk import corrupt, file_limit, full_disk
-from drifting import coded, drifting, drifting_resumed
+from drifting import coded, drifting, drifting_resumed, drifting_too, drifting_unrepeated, measured
 from interrupted import buddies, early_notice, notice, other_ranks, resume_adam, resume_sgd
 from meshes import mesh
 from precisions import precision, precision_stages, resume_scale, resume_scale_stages
@@ -309,6 +309,6 @@ def owner(runs):
 
 with tempfile.TemporaryDirectory(prefix="cohort-train-") as scratch:
     claims = [same_bits, encrypted, stages, resume_sgd, resume_adam, notice, early_notice, buddies, other_ranks, corrupt, full_disk, file_limit, equal_ranks, evaluation, settings, misfits, other_data,
-              mesh, questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed, flipped, slow, owner, bad_row, bad_picture, diverges, drifting, drifting_resumed, served, served_resumed,
+              mesh, questions, precision, precision_stages, resume_scale, resume_scale_stages, recomputed, flipped, slow, owner, bad_row, bad_picture, diverges, drifting, drifting_too, drifting_unrepeated, measured, drifting_resumed, served, served_resumed,
               coded, default_strategies, default_codecs, default_optimizers]
     {claim.__name__: claim for claim in claims}[sys.argv[2]](Runs(sys.argv[1], scratch))

@@ -3,9 +3,11 @@
 // The outer rule is SGD with Nesterov momentum. The job stands for the anchor a. A rank receives 2 P (n - 1) / (n h) elements a step, and
 // keeps the anchor and its momentum. Laws: with an outer rate of 1 and no outer momentum it is local_sgd, to rounding; with h = 1 and plain
 // SGD inside it is then all_reduce.
+// With wait=none no round waits for a rank that is late or lost: each moves the anchor when it comes (unwaited_outer.h).
 #include "cohort/sync/averaging.h"
 #include "cohort/sync/elements.h"
 #include "cohort/sync/outer_step.h"
+#include "cohort/sync/unwaited_outer.h"
 
 namespace cohort::sync {
 namespace {
@@ -38,12 +40,21 @@ const SpecSchema& schema() {
   static const SpecSchema schema = [] {
     std::vector<SpecParam> params{every_param("100")};
     for (SpecParam& p : OuterStep::params()) params.push_back(std::move(p));
+    for (SpecParam& p : wait_params()) params.push_back(std::move(p));
     return SpecSchema{"diloco", "every rank trains by itself, and every h steps an outer optimizer makes a step along what all have moved",
                       params};
   }();
   return schema;
 }
-std::unique_ptr<Strategy> build(const SpecValues& values) { return std::make_unique<DiLoCo>(values); }
+std::unique_ptr<Strategy> build(const SpecValues& values) {
+  if (values.word("wait") == "all") return std::make_unique<DiLoCo>(values);
+  return make_unwaited({.name = "diloco",
+                        .every = values.integer("h"),
+                        .patience = values.seconds("patience"),
+                        .lr = values.real("lr"),
+                        .momentum = values.real("momentum"),
+                        .nesterov = values.boolean("nesterov")});
+}
 
 }  // namespace
 

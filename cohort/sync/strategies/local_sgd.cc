@@ -2,8 +2,10 @@
 //   x_i <- update(x_i, g_i)        every h steps:  x_i <- 1/n sum_j x_j
 // The state of the rule stays each rank's own. A rank receives 2 P (n - 1) / (n h) elements a step. Laws: with h = 1 and plain SGD it is
 // all_reduce; on quadratics with a shared Hessian the mean does not depend on h.
+// With wait=none no round waits for a rank that is late or lost: what each has moved reaches the others by a centre (unwaited_outer.h).
 #include "cohort/sync/averaging.h"
 #include "cohort/sync/elements.h"
+#include "cohort/sync/unwaited_outer.h"
 
 namespace cohort::sync {
 namespace {
@@ -20,10 +22,18 @@ class LocalSgd final : public Averaging {
 };
 
 const SpecSchema& schema() {
-  static const SpecSchema schema{"local_sgd", "every rank trains by itself, and every h steps the models are averaged", {every_param("8")}};
+  static const SpecSchema schema = [] {
+    std::vector<SpecParam> params{every_param("8")};
+    for (SpecParam& p : wait_params()) params.push_back(std::move(p));
+    return SpecSchema{"local_sgd", "every rank trains by itself, and every h steps the models are averaged", params};
+  }();
   return schema;
 }
-std::unique_ptr<Strategy> build(const SpecValues& values) { return std::make_unique<LocalSgd>(values.integer("h")); }
+std::unique_ptr<Strategy> build(const SpecValues& values) {
+  if (values.word("wait") == "none")
+    return make_unwaited({.name = "local_sgd", .every = values.integer("h"), .patience = values.seconds("patience")});
+  return std::make_unique<LocalSgd>(values.integer("h"));
+}
 
 }  // namespace
 

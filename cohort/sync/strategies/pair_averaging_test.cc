@@ -54,5 +54,52 @@ TEST(PairAveraging, DisagreementShrinksAsThePairsOfAPerfectMatchingPromise) {
   EXPECT_NEAR(left, 6.0 / 14, 0.01);
 }
 
+// Each rank by itself: x_i <- (x_i + x_j) / 2, with x_j as it was.
+TEST(PairAveraging, WhereRanksOnlyPullEachTakesTheMeanAlone) {
+  constexpr std::size_t kRanks = 5;
+  Quadratic q{.sync = "pair_averaging(pull=true)", .ranks = kRanks, .steps = 4, .curvature = 0, .sizes = {70}};
+  q.begins = [](int rank, std::size_t) { return 16.0 * rank; };
+  const QuadraticRun run = train(q);
+  std::vector<double> x{0, 16, 32, 48, 64};
+  for (int step = 1; step <= 4; ++step) {
+    const auto from = pulled_ranks(kSeed, step, kRanks);
+    const std::vector<double> before = x;
+    for (std::size_t r = 0; r < kRanks; ++r) {
+      ASSERT_NE(from[r], static_cast<int>(r));
+      x[r] = (before[r] + before[static_cast<std::size_t>(from[r])]) / 2;
+      EXPECT_EQ(run.after[r][static_cast<std::size_t>(step - 1)][69], x[r]) << "rank " << r << ", step " << step;
+    }
+  }
+}
+
+// The bias of pulling: one run ends elsewhere than at the mean, at a weighting of the ranks that the draws make; on average over draws it
+// is the mean. Of both-sided pairs every run ends there.
+TEST(PairAveraging, WherePullingTheMeanWandersAndStaysOnlyOnAverage) {
+  constexpr int kRanks = 8, kSteps = 60, kRuns = 4000;
+  double sum = 0, squares = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    std::vector<double> x{0, 1, 2, 3, 4, 5, 6, 7};
+    for (int step = 1; step <= kSteps; ++step) {
+      const auto from = pulled_ranks(static_cast<std::uint64_t>(run), step, kRanks);
+      const std::vector<double> before = x;
+      for (std::size_t r = 0; r < kRanks; ++r) x[r] = (before[r] + before[static_cast<std::size_t>(from[r])]) / 2;
+    }
+    const double mean = std::accumulate(x.begin(), x.end(), 0.0) / kRanks;
+    ASSERT_LT(std::abs(x[0] - x[7]), 1e-6) << "they agree";
+    sum += mean - 3.5;
+    squares += (mean - 3.5) * (mean - 3.5);
+  }
+  const double deviation = std::sqrt(squares / kRuns);
+  EXPECT_GT(deviation, 0.3) << "of one run, where ranks differ by 7";
+  EXPECT_NEAR(sum / kRuns, 0, 4 * deviation / std::sqrt(kRuns));
+}
+
+TEST(PairAveraging, WherePullingEveryRankReceivesOneModel) {
+  EXPECT_EQ(make("pair_averaging(pull=true)")->cost(100, 5), 100);
+  EXPECT_EQ(make("pair_averaging(pull=true)")->cost(100, 1), 0);
+  const QuadraticRun run = train({.sync = "pair_averaging(pull=true)", .ranks = 5, .steps = 10, .sizes = {64}});
+  EXPECT_EQ(run.moved, 640);
+}
+
 }  // namespace
 }  // namespace cohort::sync

@@ -103,13 +103,14 @@ std::string MetricOutputs::url() const { return server_ ? server_->url("/metrics
 
 void MetricOutputs::training(const TrainingPoint& p, bool scaled) {
   std::vector<observe::Field> fields{{"step", p.step},
-        {"loss", p.loss},
-        {"lr", p.lr},
-        {"samples_per_s", p.samples_per_second},
-        {"grad_norm_squared", p.grad_norm_squared},
-        {"clip", p.clip},
-        {"scale", p.scale},
-        {"skipped", p.skipped}};
+                                     {"loss", p.loss},
+                                     {"lr", p.lr},
+                                     {"samples_per_s", p.samples_per_second},
+                                     {"grad_norm_squared", p.grad_norm_squared},
+                                     {"clip", p.clip},
+                                     {"scale", p.scale},
+                                     {"skipped", p.skipped},
+                                     {"received_bytes", p.received_bytes}};
   if (p.staleness) {
     fields.emplace_back("staleness", p.staleness->mean);
     fields.emplace_back("most_stale", p.staleness->most);
@@ -120,6 +121,7 @@ void MetricOutputs::training(const TrainingPoint& p, bool scaled) {
     events_->scalar("train/lr", p.step, p.lr);
     events_->scalar("train/samples_per_s", p.step, p.samples_per_second);
     events_->scalar("train/grad_norm_squared", p.step, p.grad_norm_squared);
+    events_->scalar("train/received_bytes", p.step, p.received_bytes);
     if (scaled) events_->scalar("train/loss_scale", p.step, p.scale);
     if (p.staleness) events_->scalar("train/staleness", p.step, p.staleness->mean);
   }
@@ -128,15 +130,20 @@ void MetricOutputs::training(const TrainingPoint& p, bool scaled) {
   registry_.gauge("cohort_train_loss", "mean loss of the last steps").set(p.loss);
   registry_.gauge("cohort_loss_scale", "what the loss is multiplied with").set(p.scale);
   registry_.gauge("cohort_skipped_steps", "steps called off because a gradient was not finite").set(static_cast<double>(p.skipped));
+  registry_.gauge("cohort_received_bytes", "bytes that rank 0 receives from other ranks in a step").set(p.received_bytes);
   registry_.gauge("cohort_samples_per_second", "samples of all ranks a second").set(p.samples_per_second);
 }
 
 void MetricOutputs::evaluation(const Evaluation& test, std::int64_t step, std::int64_t epoch) {
   std::vector<observe::Field> fields{{"step", step}, {"epoch", epoch}, {"test_loss", test.loss}};
   for (const MetricValue& metric : test.metrics) fields.emplace_back("test_" + metric.name, metric.value);
+  if (test.disagreement) fields.emplace_back("disagreement", *test.disagreement);
+  if (test.residual) fields.emplace_back("residual_norm", *test.residual);
   line(fields);
   if (open_events()) {
     events_->scalar("test/loss", step, test.loss);
+    if (test.disagreement) events_->scalar("replicas/disagreement", step, *test.disagreement);
+    if (test.residual) events_->scalar("codec/residual_norm", step, *test.residual);
     for (const MetricValue& metric : test.metrics) events_->scalar("test/" + metric.name, step, metric.value);
     events_->flush();
   }
@@ -144,6 +151,9 @@ void MetricOutputs::evaluation(const Evaluation& test, std::int64_t step, std::i
   open_server();
   if (server_ && !had_page) log_info("metrics at {}", url());
   registry_.gauge("cohort_test_loss", "mean loss over the test set").set(test.loss);
+  if (test.disagreement)
+    registry_.gauge("cohort_disagreement", "distance of the ranks' models from that of the job, by its norm").set(*test.disagreement);
+  if (test.residual) registry_.gauge("cohort_residual_norm", "norm of what a codec has kept of a rank's gradients").set(*test.residual);
   for (const MetricValue& metric : test.metrics)
     registry_.gauge("cohort_test_" + metric.name, fmt::format("mean {} over the test set", metric.name)).set(metric.value);
 }

@@ -29,6 +29,7 @@ struct TrainingPoint {
   double loss = 0, lr = 0, samples_per_second = 0, grad_norm_squared = 0, clip = 1, scale = 1;
   std::int64_t skipped = 0;
   std::optional<sync::Staleness> staleness{};  // of this rank's reads from servers, since the last record
+  double received_bytes = 0;                   // by this rank in a step
 };
 
 class MetricOutputs {

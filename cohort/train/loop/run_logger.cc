@@ -166,6 +166,10 @@ void RunLogger::step_done(const StepResult& r, std::int64_t step, std::int64_t d
   samples_ += r.samples;
   window_samples_ += r.samples;
   window_loss_ += r.loss * r.samples;
+  window_bytes_ += static_cast<double>(r.received_bytes);
+  all_bytes_ += static_cast<double>(r.received_bytes);
+  ++received_steps_;
+  ++all_steps_;
   std::vector<std::pair<std::string, double>> shown{{"loss", r.loss}};
   if (scaled_) shown.emplace_back("scale", r.scale);
   if (r.skipped > 0) shown.emplace_back("skipped", static_cast<double>(r.skipped));
@@ -202,14 +206,16 @@ void RunLogger::record(std::int64_t step) {
                             .clip = last_.verdict.clip,
                             .scale = last_.scale,
                             .skipped = last_.skipped,
-                            .staleness = std::exchange(window_staleness_, std::nullopt)};
+                            .staleness = std::exchange(window_staleness_, std::nullopt),
+                            .received_bytes = window_bytes_ / received_steps_};
   const auto x = static_cast<double>(step);
   RunCurves::add(curves_.loss, x, point.loss, seconds);
   RunCurves::add(curves_.rate, x, point.samples_per_second, seconds);
   RunCurves::add(curves_.lr, x, point.lr, seconds);
   if (scaled_) RunCurves::add(curves_.scale, x, point.scale, seconds);
+  if (comm_.size() > 1) RunCurves::add(curves_.received, x, point.received_bytes / 1e6, seconds);
   outputs_->training(point, scaled_);
-  window_samples_ = window_loss_ = 0;
+  window_samples_ = window_loss_ = window_bytes_ = received_steps_ = 0;
   window_start_ = Clock::now();
 }
 
@@ -218,6 +224,8 @@ void RunLogger::evaluated(const Evaluation& test, std::int64_t step, std::int64_
   const double x = static_cast<double>(step), seconds = earlier_seconds_ + elapsed(start_);
   RunCurves::add(curves_.test_loss, x, test.loss, seconds);
   for (std::size_t k = 0; k < test.metrics.size(); ++k) curves_.add_metric(k, x, test.metrics[k].value, seconds);
+  if (test.disagreement) RunCurves::add(curves_.disagreement, x, *test.disagreement, seconds);
+  if (test.residual) RunCurves::add(curves_.residual, x, *test.residual, seconds);
   outputs_->evaluation(test, step, epoch);
   progress_->finish();
   std::string line = fmt::format("epoch {}: training loss {:.4f}, test loss {:.4f}", epoch,
@@ -278,6 +286,8 @@ RunSummary RunLogger::finish(const Evaluation& test, const TrainLoop& loop) {
   for (std::size_t i = 0; i < all.size(); ++i) summary.phases.seconds[i % observe::kPhases] += all[i];
   if (config_.observe.trace) summary.trace = merge_traces();
   if (!first_) return summary;
+  if (comm_.size() > 1 && all_steps_ > 0) summary.received = all_bytes_ / all_steps_;
+  if (comm_.size() > 1) summary.all_reduce = loop.all_reduce_bytes();
   outputs_->flush();
   summary.train_loss = curves_.loss.y.empty() ? 0 : curves_.loss.y.back();
   summary.samples_per_second = trained_seconds_ > 0 ? samples_ / trained_seconds_ : 0;

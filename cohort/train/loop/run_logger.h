@@ -72,7 +72,9 @@ class RunLogger {
   StepResult last_;                              // the newest
   double window_loss_ = 0, window_samples_ = 0;  // since the last point
   std::optional<sync::Staleness> window_staleness_;
-  int window_steps_ = 0;  // that it is of
+  int window_steps_ = 0;                          // that it is of
+  double window_bytes_ = 0, received_steps_ = 0;  // received by this rank since then, in so many steps
+  double all_bytes_ = 0, all_steps_ = 0;          // over this start of the run
   Clock::time_point window_start_ = start_;
   double trained_seconds_ = 0;
   double earlier_seconds_ = 0;  // seconds of the curves before this start

@@ -18,19 +18,21 @@ struct RunSummary {
   double train_loss = 0, seconds = 0, samples_per_second = 0;
   observe::PhaseSeconds phases;  // of all ranks together
   std::string folder, report, trace;
-  std::string slow;          // ranks that were slower than the others, and when; empty: none
-  std::int64_t skipped = 0;  // steps called off
-  double scale = 0;          // of the loss, at the end; 0: it was not scaled
-  bool saved = true;         // the last checkpoint is on disk; the same on all ranks
-  std::string lost;          // otherwise: which updates, and what is kept
-  int rank = 0;              // of this process, at the end
-  bool left = false;         // ended before its time: a rank was told to leave (Trainer::leave())
+  std::string slow;                     // ranks that were slower than the others, and when; empty: none
+  std::int64_t skipped = 0;             // steps called off
+  double received = 0, all_reduce = 0;  // bytes that rank 0 received in a step, and would with sync=all_reduce; 0: of one rank
+  double scale = 0;                     // of the loss, at the end; 0: it was not scaled
+  bool saved = true;                    // the last checkpoint is on disk; the same on all ranks
+  std::string lost;                     // otherwise: which updates, and what is kept
+  int rank = 0;                         // of this process, at the end
+  bool left = false;                    // ended before its time: a rank was told to leave (Trainer::leave())
 };
 
 // Over steps, with the seconds since the run began.
 struct RunCurves {
   observe::Series loss{"training loss", {}, {}, {}}, rate{"samples/s", {}, {}, {}}, lr{"learning rate", {}, {}, {}},
-      scale{"loss scale", {}, {}, {}}, test_loss{"test loss", {}, {}, {}};
+      scale{"loss scale", {}, {}, {}}, test_loss{"test loss", {}, {}, {}}, received{"received by rank 0", {}, {}, {}},
+      disagreement{"disagreement", {}, {}, {}}, residual{"residual", {}, {}, {}};
   struct MetricCurve {
     std::string name;
     bool percent;

@@ -237,6 +237,7 @@ StepResult TrainLoop::train_step() {
   StepResult result;
   status_.step(step_ + 1, total_);
   status_.set_phase("waiting for data");
+  const std::uint64_t received = received_bytes();
   const auto start = Clock::now();
   const data::Batch batch = loader_->next(Deadline::in(kDataTimeout));
   result.phases[observe::Phase::other] = seconds_since(start);
@@ -265,6 +266,7 @@ StepResult TrainLoop::train_step() {
   result.phases[observe::Phase::wait] = wait;
   result.phases[observe::Phase::communicate] = exchange - wait;
   read_sums(result, batch);
+  result.received_bytes = received_bytes() - received;
   result.scale = scale_.value();
   result.staleness = engine_->staleness();
   count_step(result.verdict.committed);
@@ -400,10 +402,14 @@ Evaluation TrainLoop::evaluate() {
     });
   }
   if (!counts()) std::ranges::fill(sums, 0);
+  const engine::Disagreement apart = engine_->disagreement();
+  sums.insert(sums.end(), {apart.squared_distance, apart.squared_residual});
   comm_.all_reduce(collective::piece(std::span<double>(sums)), collective::Op::sum, {.name = "evaluation"});
   model_.train(true);
   consensus.reset();
   averages.end();
+  const double ranks = comm_.size(), squared_residual = sums.back() / ranks, squared_distance = sums[sums.size() - 2] / ranks;
+  sums.resize(sums.size() - 2);
   if (sums.back() == 0) {
     if (comm_.rank().value == 0)
       log_error(
@@ -418,7 +424,23 @@ Evaluation TrainLoop::evaluate() {
     const double mean = sums[1 + k] / sums.back();
     result.metrics.push_back({metric.name, metric.root ? std::sqrt(mean) : mean, metric.percent});
   }
+  if (engine_->drifts() && apart.known) result.disagreement = std::sqrt(squared_distance / std::max(apart.squared_norm, 1e-300));
+  if (squared_residual > 0) result.residual = std::sqrt(squared_residual);
   return result;
+}
+
+std::uint64_t TrainLoop::received_bytes() const {
+  std::uint64_t bytes = 0;
+  for (int which = 0; which < collective::kCollectives; ++which) bytes += comm_.moved(static_cast<collective::Collective>(which)).bytes;
+  return bytes;
+}
+
+double TrainLoop::all_reduce_bytes() const {
+  std::size_t elements = 0;
+  for (const auto& bucket : engine_->buckets())
+    for (const auto& m : bucket->members()) elements += m.count;
+  const double ranks = comm_.size();
+  return 2 * static_cast<double>(elements) * sizeof(float) * (ranks - 1) / ranks;
 }
 
 std::string MetricValue::text() const { return percent ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value); }

@@ -39,6 +39,7 @@ struct StepResult {
   engine::Verdict verdict;
   observe::PhaseSeconds phases;  // of this rank; what lanes hide behind backward does not count
   // By rank: seconds it computed for a sample, without waiting for anybody; 0: not known. They come with the step's vote.
+  std::uint64_t received_bytes = 0;  // by this rank in this step, in collectives and messages
   std::vector<double> paces;
   std::optional<sync::Staleness> staleness;  // of what this rank read from servers; none: there are none
   bool leaves = false;                       // some rank was told to leave (TrainLoop::leave()); likewise
@@ -52,9 +53,12 @@ struct MetricValue {
 };
 
 struct Evaluation {
-  double loss = 0;                             // a mean over the whole set, exact, as the metrics
-  std::vector<MetricValue> metrics;            // in the order of the objective
-  std::int64_t samples = 0;                    // what the loss counted
+  double loss = 0;                   // a mean over the whole set, exact, as the metrics
+  std::vector<MetricValue> metrics;  // in the order of the objective
+  std::int64_t samples = 0;          // what the loss counted
+  // Where replicas drift: how far ranks are from the model that was evaluated, as a share of its norm (root of the mean square). With a
+  // codec that keeps what it does not send: the norm of that (likewise). None: there is no such thing.
+  std::optional<double> disagreement{}, residual{};
   double metric(std::string_view name) const;  // Kind::usage naming those that there are
 };
 
@@ -91,7 +95,9 @@ class TrainLoop {
   std::int64_t decided() const { return step_ + (decided_here() ? 1 : 0); }
   // Not a collective: finishes the step under way by the result of its vote (engine.h), without the other ranks.
   void finish_step_alone(const engine::Decision& decision);
-  Evaluation evaluate();  // config.data.test, sharded over the ranks
+  std::uint64_t received_bytes() const;  // by this rank since the loop was made, in collectives and messages
+  double all_reduce_bytes() const;       // that it would receive in a step of sync=all_reduce, in fp32
+  Evaluation evaluate();                 // config.data.test, sharded over the ranks
   // Collective: checks that what is replicated on all ranks, parameters and averaged buffers, has the same bits (replicas.h). Due every
   // config.check_replicas steps. In stage 3 parameters are sharded, not replicated. Kind::corrupt on all ranks; diverged() then.
   void compare_replicas();

@@ -9,9 +9,9 @@
 namespace cohort::sync {
 namespace {
 
-class AverageOnce final : public Strategy {
+class ParallelSgd final : public Strategy {
  public:
-  std::string_view name() const override { return "average_once"; }
+  std::string_view name() const override { return "parallel_sgd"; }
   Semantics semantics() const override {
     return {.commit_scope = Scope::self, .identical = Scope::self, .sync_scope = Scope::self, .guarantee = Guarantee::none};
   }
@@ -22,13 +22,13 @@ class AverageOnce final : public Strategy {
 };
 
 const SpecSchema& schema() {
-  static const SpecSchema schema{"average_once", "every rank trains by itself, and the models are averaged once, at the end of the run"};
+  static const SpecSchema schema{"parallel_sgd", "every rank trains by itself, and the models are averaged once, at the end of the run"};
   return schema;
 }
-std::unique_ptr<Strategy> build(const SpecValues&) { return std::make_unique<AverageOnce>(); }
+std::unique_ptr<Strategy> build(const SpecValues&) { return std::make_unique<ParallelSgd>(); }
 
 }  // namespace
 
-extern const StrategyRow row_average_once{.name = "average_once", .schema = schema, .make = build, .limit = ""};
+extern const StrategyRow row_parallel_sgd{.name = "parallel_sgd", .schema = schema, .make = build, .limit = ""};
 
 }  // namespace cohort::sync

@@ -3,8 +3,8 @@
 namespace cohort::sync {
 namespace {
 
-TEST(AverageOnce, RanksTrainAsIfAloneAndTheJobStandsForTheirMean) {
-  Quadratic q{.sync = "average_once", .ranks = 4, .steps = 5};
+TEST(ParallelSgd, RanksTrainAsIfAloneAndTheJobStandsForTheirMean) {
+  Quadratic q{.sync = "parallel_sgd", .ranks = 4, .steps = 5};
   const QuadraticRun run = train(q);
   EXPECT_EQ(run.moved, 0) << "in steps; the one average comes after them";
   for (int r = 0; r < 4; ++r) {
@@ -16,10 +16,10 @@ TEST(AverageOnce, RanksTrainAsIfAloneAndTheJobStandsForTheirMean) {
 }
 
 // Targets b + e_r with e of variance 1: the mean is as far from b as the mean of n numbers e is.
-TEST(AverageOnce, TheVarianceOfTheMeanFallsWithTheRanksAndABiasDoesNot) {
+TEST(ParallelSgd, TheVarianceOfTheMeanFallsWithTheRanksAndABiasDoesNot) {
   constexpr double kBias = 3;
   for (const int ranks : {1, 4, 16}) {
-    Quadratic q{.sync = "average_once", .ranks = ranks, .steps = 400, .sizes = {2000}};
+    Quadratic q{.sync = "parallel_sgd", .ranks = ranks, .steps = 400, .sizes = {2000}};
     q.target = [](int rank, std::size_t element) {
       return kBias +
              (codec::philox({static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(element), 1, 2}, 3, 4)[0] % 2 == 0 ? 1 : -1);
