@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::uint64_t kTestSeed = 7;
+constexpr std::uint64_t kTapSeed = 7;
 
 // The law that ties a record to its layer: the gradient of the weight is gradients^T inputs, over all records.
 void expect_weight_gradients(const Tap& tap, const NamedTensors& parameters, std::size_t layers_seen) {
@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Taps, OfModel,
 TEST_P(OfModel, ARecordIsWhatTheGradientOfTheWeightIsMadeOf) {
   at::set_num_threads(1);
   for (const bool again : {false, true}) {
-    Model model = make_model(GetParam().model, kTestSeed);
+    Model model = make_model(GetParam().model, kTapSeed);
     model.train();
     Tap tap(model.named_parameters());
     const BlockWrapper recomputing = [](const Block& block, const at::Tensor& x) { return recompute(block, x); };
@@ -86,7 +86,7 @@ TEST(Tap, PatchesFollowStrideDilationAndPaddingAndModulesOfTorchAreSeenToo) {
 }
 
 TEST(Tap, PassesWithoutBackwardOrOutsideItsBlocksLeaveNothing) {
-  Model model = make_model("mlp(in=4, hidden=3, out=2)", kTestSeed);
+  Model model = make_model("mlp(in=4, hidden=3, out=2)", kTapSeed);
   Tap tap(model.named_parameters());
   model.wrap_blocks(tap.block_wrapper());
   model.forward(model.example(3));
@@ -109,7 +109,7 @@ TEST(Tap, ListsEveryMatrixWithItsBiasOnEveryRankAlike) {
 }
 
 TEST(Tap, AGraphMayOutliveIt) {
-  Model model = make_model("mlp(in=4, hidden=3, out=2)", kTestSeed);
+  Model model = make_model("mlp(in=4, hidden=3, out=2)", kTapSeed);
   at::Tensor loss;
   {
     Tap tap(model.named_parameters());
