@@ -43,7 +43,7 @@ job_then_headlines := build/bin/cohort generate build/jobs/headlines --prompt 't
 $(addprefix job-,$(JOB_NAMES)): job-%: setup
 	@$(call configure,default,build)
 	@cmake --build --preset default -j $(JOBS) --target cohort cohort-worker
-	@$(if $(job_data_$*),python3 tools/jobs/data.py $(job_data_$*))
+	@$(if $(job_data_$*),"$$(<build/python_path)" tools/jobs/data.py $(job_data_$*))
 	@build/bin/cohort train configs/$*.yaml -n 2 --out build/jobs/$* --set checkpoint.resume=never $(job_sets_$*)
 	@$(job_then_$*)
 

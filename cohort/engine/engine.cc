@@ -91,8 +91,9 @@ std::string chosen_codec(collective::Communicator& comm, const EngineOptions& op
     floats = floats && p.tensor.scalar_type() == at::kFloat && p.tensor.device().is_cpu();
   }
   const bool feedback = !options.early_update && !placement.gathers_gradients();
-  const sync::CodecChoice choice = floats ? sync::choose_codec(comm, spec, tensors, options.bucket, {.feedback = feedback})
-                                          : sync::CodecChoice{"none", "codec=auto takes none: parameters are not all f32 in memory of the CPU"};
+  const sync::CodecChoice choice =
+      floats ? sync::choose_codec(comm, spec, tensors, options.bucket, {.feedback = feedback})
+             : sync::CodecChoice{"none", "codec=auto takes none: parameters are not all f32 in memory of the CPU"};
   if (comm.rank() == Rank{0}) log_info("{}", choice.why);
   return choice.codec;
 }
@@ -235,7 +236,7 @@ void Engine::refuse_on_gpu() const {
   const auto refuse = [&](bool wrong, const std::string& what, std::string_view why) {
     if (wrong) throw_failure(Kind::usage, "{} with parameters on {}: {}", what, where, why);
   };
-  refuse(strategy_->semantics().drifts() || !strategy_->slots().empty(), sync,
+  refuse(strategy_->semantics().drifts() || strategy_->semantics().served || !strategy_->slots().empty(), sync,
          "it exchanges models through the host's memory; take all_reduce or zero, or train on the CPU");
   refuse(!placement_.folder.empty(), sync, "files are mapped into the host's memory; take offload=host, or none");
   refuse(placement_.buddy, sync, "buddy copies lie in the host's memory; leave buddy=true out");

@@ -1,5 +1,7 @@
 #include "cohort/nn/ghost_batch_norm.h"
 
+#include "cohort/base/error.h"
+
 namespace cohort::nn {
 
 GhostBatchNormImpl::GhostBatchNormImpl(std::int64_t features, std::int64_t size)
@@ -12,6 +14,11 @@ GhostBatchNormImpl::GhostBatchNormImpl(std::int64_t features, std::int64_t size)
 at::Tensor GhostBatchNormImpl::forward(const at::Tensor& x) {
   constexpr double kMomentum = 0.1, kEps = 1e-5;  // torch's
   const auto normalised = [&](const at::Tensor& part) {
+    if (is_training() && part.numel() == part.size(1))
+      throw_failure(Kind::usage,
+                    "norm=ghost(size={}): the last ghost of this batch has one value a channel, which has no variance; take a "
+                    "data.batch that is a multiple of it",
+                    size_);
     return at::batch_norm(part, weight, bias, running_mean, running_var, is_training(), kMomentum, kEps, false);
   };
   if (!is_training() || x.size(0) <= size_) return normalised(x);

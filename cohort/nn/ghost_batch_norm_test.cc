@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "cohort/base/failure_of.h"
+
 namespace cohort::nn {
 namespace {
 
@@ -27,6 +29,14 @@ TEST(GhostBatchNorm, IsBatchNormOnOneGhostAfterAnother) {
   ghosts->eval(), plain->eval();
   plain->running_mean.copy_(ghosts->running_mean), plain->running_var.copy_(ghosts->running_var);
   EXPECT_TRUE(at::equal(ghosts(x), plain(x)));
+}
+
+TEST(GhostBatchNorm, RefusesAGhostOfOneValueAChannel) {
+  GhostBatchNorm ghosts(3, 4);
+  EXPECT_THAT(failure_of([&] { ghosts(torch::randn({5, 3, 1, 1})); }).what, testing::HasSubstr("has no variance"));
+  EXPECT_TRUE(ghosts->running_var.isfinite().all().item<bool>());
+  ghosts->eval();
+  EXPECT_TRUE(ghosts(torch::randn({5, 3, 1, 1})).isfinite().all().item<bool>());
 }
 
 }  // namespace

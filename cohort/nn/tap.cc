@@ -80,7 +80,7 @@ class Tap::Watching {
       const at::NoGradGuard no_grad;
       const auto found = there->layer_of.find(weight);
       if (found == there->layer_of.end()) return;
-      const auto flat = [&](const at::Tensor& rows) { return rows.detach().to(type).contiguous(); };
+      const auto flat = [&](const at::Tensor& rows) { return rows.detach().to(at::kCPU, type).contiguous(); };
       there->layers[found->second].records.push_back({flat(rows_of_x(x)), flat(rows_of_y(gradient)), samples});
     });
   }

@@ -4,6 +4,7 @@
 //   a <- k a + (1 - k) w, after w was updated;   k: of the step, what rules derived from this say
 // Owner: a rule of the table. Threads: as Optimizer. Failure: of the rule that it follows.
 #pragma once
+#include <algorithm>
 #include <memory>
 
 #include "cohort/optim/elementwise.h"
@@ -15,7 +16,11 @@ inline constexpr std::string_view kAverageState = "average";
 
 class AveragedRule : public Optimizer {
  public:
-  explicit AveragedRule(const SpecValues& v) : inner_(make(followed(v))) {}
+  explicit AveragedRule(const SpecValues& v) : inner_(make(followed(v))) {
+    const auto states = inner_->state_names();
+    if (std::ranges::find(states, kAverageState) != states.end())
+      throw_failure(Kind::usage, "of={}: it keeps an average itself; of= takes another rule", inner_->spec());
+  }
   std::vector<std::string> state_names() const override {
     auto names = inner_->state_names();
     names.emplace_back(kAverageState);

@@ -8,6 +8,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/collective/kernels/kernels.h"
+#include "cohort/optim/averaged_rule.h"
 
 namespace cohort::ps {
 namespace {
@@ -39,6 +40,8 @@ std::string refusal_of(const optim::Optimizer& rule) {
   const optim::Needs needs = rule.needs();
   if (needs.grain == optim::Grain::tensor) return "it computes with whole tensors, and servers have parts of them";
   if (needs.rounds > 0) return "it needs the size of whole tensors before it updates a part, and servers have parts of them";
+  const auto states = rule.state_names();
+  if (std::ranges::find(states, optim::kAverageState) != states.end()) return "the average that evaluations read would lie on the servers";
   if (needs.taps || needs.side) return "it looks at layers or asks other ranks, and servers have elements only";
   return {};
 }

@@ -255,12 +255,13 @@ void check_gpu(const TrainConfig& config) {
   const auto strategy = sync::make(config.sync);
   const sync::Placement placement = placement_of(config);
   const std::string sync = fmt::format("sync={}", config.sync);
-  refuse(strategy->semantics().drifts() || !strategy->slots().empty(), sync,
+  refuse(strategy->semantics().drifts() || strategy->semantics().served || !strategy->slots().empty(), sync,
          "it exchanges models through the host's memory; take all_reduce or zero, or device=cpu");
   refuse(!placement.folder.empty(), sync, "files are mapped into the host's memory; take offload=host, or none");
   refuse(placement.buddy, sync, "buddy copies lie in the host's memory; leave buddy=true out");
   const std::string codec = engine::codec_of(engine_options(config));
-  refuse(codec != "none", "codec=" + codec, "codecs read the host's memory; take codec=none and comm_dtype=fp32");
+  refuse(codec != "none" && !sync::is_codec_auto(codec), "codec=" + codec,
+         "codecs read the host's memory; take codec=none and comm_dtype=fp32");
   const optim::Needs needs = optim::make(config.optimizer)->needs();
   refuse(needs.grain == optim::Grain::tensor || needs.taps || needs.side, "optimizer=" + config.optimizer,
          "the rule computes with whole tensors on the processor; take one of single elements, or sync=zero(stage=2, offload=host)");

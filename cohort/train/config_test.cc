@@ -43,6 +43,7 @@ TEST(ConfigOfAGpu, TakesWhatTrainsThere) {
 TEST(ConfigOfAGpu, RefusesWhatIsOfTheHostWithTheReason) {
   EXPECT_THAT(why_refused([](TrainConfig& c) { c.sync = "local_sgd"; }), HasSubstr("take all_reduce or zero, or device=cpu"));
   EXPECT_THAT(why_refused([](TrainConfig& c) { c.sync = "diloco"; }), HasSubstr("sync=diloco with device=cuda"));
+  EXPECT_THAT(why_refused([](TrainConfig& c) { c.sync = "ps"; }), HasSubstr("sync=ps with device=cuda"));
   EXPECT_THAT(why_refused([](TrainConfig& c) { c.sync = "zero(stage=1, buddy=true)"; }), HasSubstr("leave buddy=true out"));
   EXPECT_THAT(why_refused([](TrainConfig& c) { c.sync = "zero(stage=2, offload=\"file:/tmp\")"; }), HasSubstr("take offload=host"));
   EXPECT_THAT(why_refused([](TrainConfig& c) { c.codec = "int8"; }), HasSubstr("codec=int8 with device=cuda"));

@@ -14,6 +14,8 @@
 namespace cohort::data {
 namespace {
 
+constexpr std::size_t kLongestContext = 4096;  // words
+
 using Type = SpecParam::Type;
 
 const SpecSchema& schema() {
@@ -26,7 +28,7 @@ const SpecSchema& schema() {
         .doc = "words of a sample; 0: those of the longest line but one",
         .preset = "0",
         .low = 0,
-        .high = 4096},
+        .high = static_cast<double>(kLongestContext)},
        {.name = "lines", .type = Type::integer, .doc = "the first so many lines; 0: all", .preset = "0", .low = 0}}};
   return one;
 }
@@ -53,6 +55,9 @@ std::shared_ptr<const Dataset> read(const SpecValues& v, const Form* training) {
     longest = std::max(longest, numbers.back().size());
   }
   if (longest < 2) throw_failure(Kind::usage, "{}: no line has two words{}", path, training != nullptr ? " that training had" : "");
+  if (training == nullptr && v.integer("context") == 0 && longest > kLongestContext)
+    throw_failure(Kind::usage, "{}: a line has {} words, and every one of them is a sample with all before it; say context=, as context=20",
+                  path, longest);
   const auto context = training != nullptr         ? static_cast<std::size_t>(training->shape[0])
                        : v.integer("context") == 0 ? longest - 1
                                                    : static_cast<std::size_t>(v.integer("context"));

@@ -70,4 +70,13 @@ TEST(NgramsDataset, RefusesLinesOfOneWord) {
   EXPECT_THAT(error.what, testing::HasSubstr("no line has two words"));
 }
 
+TEST(NgramsDataset, RefusesToTakeAVeryLongLineAsContext) {
+  const TempDir dir;
+  std::string line;
+  for (int k = 0; k < 5000; ++k) line += "word ";
+  write_file_atomically(dir.file("t"), line + "\n");
+  EXPECT_THAT(failure_of([&] { open_dataset("ngrams(file=" + dir.file("t") + ")"); }).what, testing::HasSubstr("say context="));
+  EXPECT_EQ(open_dataset("ngrams(context=4, file=" + dir.file("t") + ")")->form().shape[0], 4);
+}
+
 }  // namespace cohort::data

@@ -13,6 +13,7 @@ namespace cohort::data {
 namespace {
 
 constexpr std::size_t kBytes = 256;
+constexpr std::size_t kLongestWord = 128;  // bytes; encoding takes the square of it, and there are scripts without blanks
 
 bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || static_cast<unsigned char>(c) > 127; }
 bool digit(char c) { return c >= '0' && c <= '9'; }
@@ -27,7 +28,7 @@ std::size_t contraction(std::string_view text) {
 
 std::size_t run(std::string_view text, std::size_t from, bool (*is)(char)) {
   std::size_t end = from;
-  while (end < text.size() && is(text[end])) ++end;
+  while (end < text.size() && end - from < kLongestWord && is(text[end])) ++end;
   return end;
 }
 

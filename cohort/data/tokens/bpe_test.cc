@@ -46,4 +46,12 @@ TEST(Bpe, RefusesNamesThatAreNoVocabulary) {
   EXPECT_EQ(failure_of([&] { Bpe::of_names(names, "test"); }).kind, Kind::corrupt);
 }
 
+// Scripts without blanks are one word a paragraph; encoding takes the square of a word's length.
+TEST(Bpe, LongWordsAreCutAndComeBack) {
+  std::string text;
+  for (int k = 0; k < 20000; ++k) text += "\xe6\x96\x87";
+  const Bpe bpe = Bpe::learn(text.substr(0, 3000), 300);
+  EXPECT_EQ(bpe.decode(bpe.encode(text)), text);
+}
+
 }  // namespace cohort::data

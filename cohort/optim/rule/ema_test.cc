@@ -67,5 +67,10 @@ TEST(Ema, SaysWhetherItsAverageIsEvaluated) {
   EXPECT_FALSE(evaluates_average("sgd"));
 }
 
+TEST(Ema, OfAnAverageIsRefused) {
+  EXPECT_THAT(failure_of([] { make("ema(of=swa(of=sgd))"); }).what, testing::HasSubstr("it keeps an average itself"));
+  EXPECT_THAT(failure_of([] { make("swa(of=ema(of=adamw))"); }).what, testing::HasSubstr("it keeps an average itself"));
+}
+
 }  // namespace
 }  // namespace cohort::optim

@@ -74,6 +74,7 @@ TEST(Ps, SaysWhatItsClockPromises) {
   EXPECT_EQ(make("ps(clock=tap)")->semantics().stale, Semantics::kUnbounded);
   EXPECT_THAT(make("ps")->refusal_of(*optim::make("lamb")), testing::HasSubstr("whole tensors"));
   EXPECT_EQ(make("ps")->refusal_of(*optim::make("adamw")), "");
+  EXPECT_THAT(make("ps")->refusal_of(*optim::make("ema(of=adamw)")), testing::HasSubstr("would lie on the servers"));
 }
 
 TEST(Ps, RefusesMoreServersThanRanks) {

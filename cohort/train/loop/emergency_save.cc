@@ -35,6 +35,7 @@ std::string format_survivor_state(const SurvivorState& state) {
                         {"undecided", state.undecided},
                         {"committed", state.decision.committed},
                         {"clip", std::bit_cast<std::uint64_t>(state.decision.clip)},  // bits: no digit is lost
+                        {"loss", std::bit_cast<std::uint64_t>(state.decision.loss)},
                         {"missing", missing},
                         {"sums", bits}}
       .dump();
@@ -45,6 +46,7 @@ SurvivorState parse_survivor_state(const std::string& text, const std::string& w
     const auto json = nlohmann::json::parse(text);
     SurvivorState state{
         json.at("step"), json.at("undecided"), {json.at("committed"), std::bit_cast<double>(json.at("clip").get<std::uint64_t>())}};
+    state.decision.loss = std::bit_cast<double>(json.at("loss").get<std::uint64_t>());
     for (const char digit : json.at("missing").get<std::string>()) state.decision.missing.push_back(digit == '1');
     for (const std::uint64_t sum : json.at("sums").get<std::vector<std::uint64_t>>())
       state.decision.sums.push_back(std::bit_cast<double>(sum));

@@ -15,7 +15,8 @@ using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 TEST(SurvivorState, ComesBackBitForBit) {
-  const SurvivorState mine{12, true, {false, 0.1 + 0.2, {true, false, true}, {0.1, 1e-310, INFINITY}}};
+  SurvivorState mine{12, true, {false, 0.1 + 0.2, {true, false, true}, {0.1, 1e-310, INFINITY}}};
+  mine.decision.loss = 0.1 + 0.7;
   const SurvivorState read = parse_survivor_state(format_survivor_state(mine), "rank-00001.json");
   EXPECT_EQ(read.step, 12);
   EXPECT_TRUE(read.undecided);
@@ -23,6 +24,7 @@ TEST(SurvivorState, ComesBackBitForBit) {
   EXPECT_EQ(read.decision.clip, 0.1 + 0.2);
   EXPECT_EQ(read.decision.missing, mine.decision.missing);
   EXPECT_EQ(read.decision.sums, mine.decision.sums);
+  EXPECT_EQ(read.decision.loss, 0.1 + 0.7);
   EXPECT_THAT(failure_of([] { parse_survivor_state("{}", "rank-00001.json"); }).what, HasSubstr("rank-00001.json"));
 }
 

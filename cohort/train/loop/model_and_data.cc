@@ -5,9 +5,11 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/data/class_names.h"
 #include "cohort/data/limits.h"
@@ -186,13 +188,29 @@ void set_limits(const DataConfig& config) {
   data::set_input_limits({.max_pixels = config.max_pixels, .max_scans = config.max_scans, .max_inflate_ratio = config.max_inflate_ratio});
 }
 
+namespace {
+
+// A run that goes on has in its checkpoint what became of them, so that the file may be gone.
+std::string first_values(const TrainConfig& config) {
+  std::error_code unknown;
+  if (config.pretrained.empty() || config.checkpoint.resume == "never" || std::filesystem::exists(config.pretrained, unknown))
+    return config.pretrained;
+  const std::filesystem::path checkpoints = run_folder(config) + "/checkpoints";
+  if (std::filesystem::is_empty(checkpoints, unknown) || unknown) return config.pretrained;
+  log_warning("pretrained: there is no file {} any more; the run goes on from a checkpoint, which has what became of it",
+              config.pretrained);
+  return "";
+}
+
+}  // namespace
+
 ModelAndData load_model_and_data(const TrainConfig& config) {
   nn::load_plugins(config.plugins);
   set_limits(config.data);
   const auto train = data::open_dataset(config.data.train);
   const nn::FittedSpec fitted = nn::fit_spec(config.model, train->form());
   const auto loaded = std::make_shared<std::string>();
-  const auto make_model = [loaded, spec = fitted.spec, seed = static_cast<std::uint64_t>(config.seed), file = config.pretrained] {
+  const auto make_model = [loaded, spec = fitted.spec, seed = static_cast<std::uint64_t>(config.seed), file = first_values(config)] {
     nn::Model model = nn::make_model(spec, seed);
     if (!file.empty()) *loaded = load_pretrained(model, file);
     return model;

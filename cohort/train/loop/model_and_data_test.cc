@@ -108,5 +108,16 @@ TEST_F(NamedClasses, ATableOfTextsToTestHasTheClassesOfTraining) {
   EXPECT_THAT(failure_of([&] { load_model_and_data(c); }).what, HasSubstr("'tofu'"));
 }
 
+TEST_F(NamedClasses, FirstValuesAreReadNoMoreOnceThereIsACheckpoint) {
+  TrainConfig c = config(folder("train", {"a", "b"}));
+  c.out = dir.file("run");
+  c.pretrained = dir.file("gone.safetensors");
+  EXPECT_THAT(failure_of([&] { load_model_and_data(c); }).what, HasSubstr("gone.safetensors"));
+  std::filesystem::create_directories(c.out + "/checkpoints/step-00000001");
+  EXPECT_NO_THROW(load_model_and_data(c));
+  c.checkpoint.resume = "never";
+  EXPECT_THAT(failure_of([&] { load_model_and_data(c); }).what, HasSubstr("gone.safetensors"));
+}
+
 }  // namespace
 }  // namespace cohort::train
