@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cohort/base/error.h"
 #include "cohort/optim/elementwise.h"
 #include "cohort/optim/rule.h"
 
