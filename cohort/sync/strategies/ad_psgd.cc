@@ -74,7 +74,7 @@ class AdPsgd final : public Gossip {
     if (!service_) return;
     Model& m = models_[static_cast<std::size_t>(bucket.index())];
     const std::lock_guard lock(m.mutex);
-    if (!passive_ && take_answer(m, Deadline::in(Seconds{0})) == Outcome::pending) return;  // of a step before: its partner is late
+    if (!passive_ && m.request) return;  // of a step before, whose partner was late: mix_models() takes what has come since
     copy(m.before(), bucket.parameters());
     m.in_step = true;
     if (passive_) return;
@@ -88,14 +88,14 @@ class AdPsgd final : public Gossip {
     if (!service_) return;
     Model& m = models_[static_cast<std::size_t>(bucket.index())];
     const std::lock_guard lock(m.mutex);
-    passive_ ? fold(m) : void(take_answer(m, Deadline::in(Seconds{0})));
+    passive_ ? fold(m) : take_answer(m);
   }
 
   void settle() override {
     for (Model& m : models_) {
       const std::lock_guard lock(m.mutex);
       if (passive_ && m.open) fold(m);
-      if (!passive_) take_answer(m, Deadline::in(Seconds{0}));
+      if (!passive_) take_answer(m);
       m.open = false;
     }
   }
@@ -136,16 +136,15 @@ class AdPsgd final : public Gossip {
     }
     copy(parameters, m.mixed());
   }
-  // Asking: what mixing adds, once it is there. mutex is held.
-  static Outcome take_answer(Model& m, Deadline deadline) {
-    if (!m.request) return Outcome::lost;
-    const Outcome outcome = m.request->wait(deadline);
-    if (outcome == Outcome::pending) return outcome;
+  // Asking: what mixing adds, once it is there. Never while backward runs, which reads the parameters. mutex is held.
+  static void take_answer(Model& m) {
+    if (!m.request) return;
+    const Outcome outcome = m.request->wait(Deadline::in(Seconds{0}));
+    if (outcome == Outcome::pending) return;
     m.request.reset();
-    if (outcome != Outcome::answered) return outcome;
+    if (outcome != Outcome::answered) return;
     subtract(m.mixed(), m.mixed(), m.before());
     add(m.bucket->parameters(), m.mixed());
-    return outcome;
   }
 
   const Seconds patience_;

@@ -1,6 +1,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "cohort/base/slowdown.h"
+#include "cohort/sync/request_service.h"
 #include "cohort/sync/testing.h"
 
 namespace cohort::sync {
@@ -155,6 +157,76 @@ TEST(AdPsgd, WhatIsReadAndWrittenBetweenStepsIsNotMixedMeanwhile) {
     if (comm.rank().value == 0) rank.step(3);
     comm.barrier({});
     EXPECT_EQ(rank.model()[0], 10.5) << "what was written is what is mixed";
+  });
+}
+
+// exchange_models() runs while backward reads the parameters. The partner's model is 8 everywhere, and it answers when it is told to.
+TEST(AdPsgd, ALateAnswerChangesParametersOnlyBehindBackward) {
+  Quadratic q = apart(2, 1);
+  q.sync = "ad_psgd(patience=0.001s)";
+  Gate may_answer, answered;
+  collective::run_ranks(2, [&](collective::Communicator& comm) {
+    std::optional<RequestService> partner;
+    std::unique_ptr<Bucket> theirs;
+    if (comm.rank().value == 1) {  // as QuadraticRank opens, with a service of its own
+      theirs =
+          std::make_unique<Bucket>(0, std::vector<Member>{{.name = "t0", .shape = {70}}}, Dtype::f64, comm, Placement{.ranks = 2, .me = 1});
+      theirs->allocate_parameters(comm);
+      for (const SlotSpec& slot : make(q.sync)->slots()) {
+        theirs->open_slot(slot.name, &comm, slot.per_tensor);
+        comm.broadcast(theirs->slot(slot.name), Rank{0});
+      }
+      const auto answer = [&](std::uint32_t, const Piece& values) {
+        if (!may_answer.await(1)) return false;
+        fill(values, 8);
+        answered.arrive();
+        return true;
+      };
+      partner.emplace(comm.channel(), std::vector<Rank>{Rank{0}}, std::vector<RequestService::Form>{{theirs->count(), Dtype::f64}}, answer,
+                      Seconds{60});
+      comm.barrier({});
+      EXPECT_TRUE(answered.await(1));
+      comm.barrier({});
+      return comm.barrier({});
+    }
+    QuadraticRank rank(q, comm);
+    rank.step(1);
+    const Values own = rank.parameters();
+    EXPECT_EQ(own[0], 0) << "it went on with its own model";
+    may_answer.arrive();
+    comm.barrier({});
+    comm.barrier({});
+    const Deadline deadline = Deadline::in(Seconds{60} * slowdown());
+    for (std::int64_t step = 2; rank.parameters() == own && !deadline.passed(); ++step) {
+      rank.begin();
+      rank.strategy().exchange_models(rank.bucket(), {.comm = &comm, .step = {.seed = kSeed, .step = step}, .number = step});
+      EXPECT_EQ(rank.parameters(), own) << "backward reads them, in step " << step;
+      rank.strategy().mix_models(rank.bucket(), {.number = step});
+    }
+    EXPECT_EQ(rank.parameters(), Values(70, 8.0));
+    comm.barrier({});
+  });
+}
+
+TEST(AdPsgd, WhoIsAskedKeepsItsParametersUntilItMixes) {
+  const Quadratic q = apart(2, 1);
+  collective::run_ranks(2, [&](collective::Communicator& comm) {
+    QuadraticRank rank(q, comm);
+    const bool asked = comm.rank().value == 1;
+    const Values own = rank.parameters();
+    if (asked) {
+      rank.begin();
+      rank.strategy().exchange_models(rank.bucket(), {.comm = &comm});
+    }
+    comm.barrier({});
+    if (!asked) rank.step(1);
+    comm.barrier({});
+    if (asked) {
+      EXPECT_EQ(rank.parameters(), own) << "its backward reads them";
+      rank.strategy().mix_models(rank.bucket(), {});
+    }
+    EXPECT_EQ(rank.parameters()[0], 4);
+    comm.barrier({});
   });
 }
 

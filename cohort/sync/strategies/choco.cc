@@ -73,7 +73,7 @@ class Choco final : public Gossip {
     encode(bucket, wire, payloads);
     const Piece out{payloads.out.data(), payloads.bytes, Dtype::u8}, in{payloads.in.data(), payloads.bytes, Dtype::u8};
     exchange(bucket, wire, meeting_of(graph_[0], me), out, in, [&](const Neighbour& n, const Piece& payload) {
-      decode(bucket, payload, payloads.values);
+      decode(bucket, payload, draws(wire, n.rank), payloads.values);
       for_elements(neighbours, [&](auto& s, std::size_t i) { s += static_cast<std::decay_t<decltype(s)>>(n.weight) * payloads.values[i]; });
       if (n.rank == me) for_elements(known, [&](auto& h, std::size_t i) { h += payloads.values[i]; });
     });
@@ -90,22 +90,26 @@ class Choco final : public Gossip {
     std::vector<float> values{};  // what is encoded, and what was decoded
   };
 
+  // Of the rank whose payload it is: some codecs are decoded with what was drawn to encode.
+  static codec::Random draws(const Wire& wire, int rank) {
+    return {wire.step.seed, static_cast<std::uint64_t>(wire.number), static_cast<std::uint32_t>(rank)};
+  }
   // Zeros behind what is used, as absorb() wants.
   void encode(const Bucket& bucket, const Wire& wire, Payloads& payloads) const {
     subtract(bucket.slot(kStep), bucket.parameters(), bucket.slot(kKnown));
     for_elements(bucket.slot(kStep), [&](auto& difference, std::size_t i) { payloads.values[i] = static_cast<float>(difference); });
     const Layout layout = bucket.layout();
-    const codec::Random random(wire.step.seed, static_cast<std::uint64_t>(wire.number),
-                               static_cast<std::uint32_t>(wire.comm->rank().value));
+    const codec::Random random = draws(wire, wire.comm->rank().value);
     const Bytes place(static_cast<std::byte*>(payloads.out.data()), payloads.bytes);
     const std::size_t used =
         codec_->encode({.layout = layout, .range = layout.all(), .values = piece(std::span(payloads.values)), .random = random}, place);
     std::memset(place.data() + used, 0, payloads.bytes - used);
   }
-  void decode(const Bucket& bucket, const Piece& payload, std::vector<float>& values) const {
+  void decode(const Bucket& bucket, const Piece& payload, const codec::Random& random, std::vector<float>& values) const {
     const Layout layout = bucket.layout();
     const ConstBytes one[] = {{static_cast<const std::byte*>(payload.data), payload.count}};
-    codec_->absorb({.layout = layout, .range = layout.all(), .keep = layout.all(), .values = piece(std::span(values))}, one);
+    codec_->absorb({.layout = layout, .range = layout.all(), .keep = layout.all(), .values = piece(std::span(values)), .random = random},
+                   one);
   }
 
   const GraphChoice choice_;

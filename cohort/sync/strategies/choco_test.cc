@@ -32,7 +32,8 @@ double disagreement(const std::vector<Values>& models) {
 }
 
 TEST(Choco, RanksAgreeOnTheMeanAlthoughMostOfADifferenceIsNotSent) {
-  for (const char* codec : {"topk(ratio=0.1)", "topk(ratio=0.1, feedback=false)", "int8"}) {
+  for (const char* codec :
+       {"topk(ratio=0.1)", "topk(ratio=0.1, feedback=false)", "int8", "randomk(ratio=0.1)", "sketch(ratio=0.1, width=2)"}) {
     const auto after = gossip(std::string("choco(gamma=0.1, codec=") + codec + ")", 5, 900, 60);
     EXPECT_LT(disagreement(after.back()), 1e-3 * disagreement(after.front())) << codec;
     expect_near(mean_of(after.back()), mean_of(after.front()), 1e-9, "the mean");
@@ -80,6 +81,45 @@ TEST(Choco, WhatIsKeptOfNeighboursIsWhatTheyKeepOfThemselves) {
     for (const Neighbour& n : graph[0][r])
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += n.weight * known[static_cast<std::size_t>(n.rank)][i];
     expect_near(neighbours[r], sum, 1e-12);
+  }
+}
+
+// h_i + fl(x_i - h_i) in the elements that the codec sends, and h_i in the others: also where places do not travel, but are drawn.
+TEST(Choco, WhatIsKnownFollowsTheModelWhereItIsSent) {
+  for (const char* codec : {"topk(ratio=0.1)", "randomk(ratio=0.25)", "sketch(ratio=0.05, width=2)"}) {
+    constexpr std::size_t kRanks = 4, kSteps = 12;
+    const Quadratic q{.sync = std::string("choco(codec=") + codec + ")", .ranks = kRanks, .curvature = 0, .sizes = {5, 300}};
+    std::vector<std::vector<Values>> known(kSteps, std::vector<Values>(kRanks)), neighbours = known;
+    collective::run_ranks(kRanks, [&](collective::Communicator& comm) {
+      QuadraticRank rank(q, comm);
+      const auto me = static_cast<std::size_t>(comm.rank().value);
+      const Piece parameters = rank.bucket().parameters();
+      for (std::size_t i = 0; i < parameters.count; ++i) doubles(parameters)[i] = static_cast<double>((me * 31 + i * 17) % 64) - 31.5;
+      Values before(305, 0);  // nobody knows anything of the models
+      for (std::size_t step = 0; step < kSteps; ++step) {
+        const Values model = rank.model();
+        rank.step(static_cast<std::int64_t>(step) + 1);
+        const Values& h = known[step][me] = values_of(rank.bucket(), rank.bucket().slot("known"));
+        neighbours[step][me] = values_of(rank.bucket(), rank.bucket().slot("neighbours"));
+        int sent = 0, followed = 0;
+        for (std::size_t i = 0; i < h.size(); ++i) {
+          if (h[i] == before[i]) continue;
+          ++sent;
+          followed += h[i] == before[i] + static_cast<double>(static_cast<float>(model[i] - before[i])) ? 1 : 0;
+        }
+        EXPECT_GT(sent, 0) << codec << ", rank " << me << ", step " << step + 1;
+        EXPECT_EQ(followed, sent) << codec << ", rank " << me << ", step " << step + 1;
+        before = h;
+      }
+    });
+    const Graph graph = make_graph("ring", kRanks);
+    for (std::size_t step = 0; step < kSteps; ++step)
+      for (std::size_t r = 0; r < kRanks; ++r) {
+        Values sum(305);
+        for (const Neighbour& n : graph[0][r])
+          for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += n.weight * known[step][static_cast<std::size_t>(n.rank)][i];
+        expect_near(neighbours[step][r], sum, 1e-12, codec);
+      }
   }
 }
 
