@@ -58,7 +58,7 @@ void Engine::visit(const std::function<void(const StateItem&)>& call) const {
   if (!rule_) return;  // the caller has the parameters
   if (publisher_) publisher_->settle();
   const cuda::OnStream on(gpu_stream());
-  strategy_->settle();
+  if (drifted_.empty()) strategy_->settle();  // while a Consensus lives parameters are that, and a late answer is not for it
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     visit_parameter(call, i);
     visit_residuals(call, i);
