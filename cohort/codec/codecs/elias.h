@@ -6,6 +6,7 @@
 #pragma once
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "cohort/codec/codecs/pack.h"
 
