@@ -28,6 +28,16 @@ TEST(Served, BulkSynchronousClocksAreAllReduceBitForBitWhateverLanesAndBuckets) 
       }
 }
 
+// Steps go on where they were, and the rule counts from 1: a run that resumes without the optimizer's state.
+TEST(Served, TheRuleCountsItsOwnUpdatesWhereStepsWereFinishedBefore) {
+  TrainCase train_case = served("all_reduce");
+  train_case.opened = [](Engine& engine) { engine.start_at(1000); };
+  const auto expected = train_ranks(train_case);
+  train_case.options.strategy = "ps";
+  const auto found = train_ranks(train_case);
+  for (std::size_t r = 0; r < 3; ++r) expect_same_bits(found[r].params, expected[r].params, "resumed");
+}
+
 TEST(Served, AConsensusIsTheServersModelOnAllRanks) {
   for (const char* sync : {"ps", "ps(clock=ssp(2))", "ps(clock=tap)"}) {
     std::vector<Named> inside(3);

@@ -53,6 +53,7 @@ struct Client::TableState {
   Dtype dtype = Dtype::f32;
   std::vector<Part> parts{};
   std::int64_t clock = 0;
+  std::uint64_t updates = 0;  // before its first clock
   std::uint64_t seq = 0;
   bool sent_by_server = false;  // a read is on its way that nobody has asked for
   bool asked = false;
@@ -76,6 +77,7 @@ Client::TableState& Client::state_of(TableId table) const {
 }
 
 std::int64_t Client::clock(TableId table) const { return state_of(table).clock; }
+bool Client::begun(TableId table) const { return state_of(table).seq > 0; }
 
 Client::TableState& Client::add(std::unique_ptr<TableState> table) {
   table->id = static_cast<TableId>(tables_.size());
@@ -164,6 +166,7 @@ void Client::send(TableState& table, const Shard& shard, Request request, const 
   sent_.push_back(std::move(sent));
 }
 
+// A payload of another length than the server takes is one that it refuses: the next read says why.
 void Client::await_borrowed(TableState& table) {
   std::vector<std::unique_ptr<Sent>> mine;
   {
@@ -177,7 +180,7 @@ void Client::await_borrowed(TableState& table) {
       if (s->first) s->first.wait(deadline);
       if (s->payload) s->payload.wait(deadline);
     } catch (const Failure& failure) {
-      explain(failure, table, {.server = s->server});
+      if (failure.kind() != Kind::corrupt) explain(failure, table, {.server = s->server});
     }
 }
 
@@ -188,7 +191,8 @@ void Client::push(TableId id, const Piece& gradient) {
                   name_of(gradient.dtype), table.count, name_of(table.dtype));
   ++table.seq;
   for (const Shard& shard : table.shards)
-    send(table, shard, {.verb = Verb::push, .clock = table.clock, .seq = table.seq}, gradient.part(shard.first, shard.count), {}, true);
+    send(table, shard, {.verb = Verb::push, .clock = table.clock, .seq = table.seq, .first = table.updates},
+         gradient.part(shard.first, shard.count), {}, true);
 }
 
 void Client::push_rows(TableId id, std::span<const std::uint64_t> ids, std::span<const float> gradients) {
@@ -209,7 +213,8 @@ void Client::push_rows(TableId id, std::span<const std::uint64_t> ids, std::span
       id_at += sizeof(std::uint64_t);
       value_at += row;
     }
-    send(table, shard, {.verb = Verb::push, .clock = table.clock, .seq = table.seq, .count = mine.size()}, {}, std::move(bytes));
+    send(table, shard, {.verb = Verb::push, .clock = table.clock, .seq = table.seq, .first = table.updates, .count = mine.size()}, {},
+         std::move(bytes));
   }
 }
 
@@ -225,8 +230,15 @@ void Client::mark(TableId id, const Update& update) {
     if (std::ranges::find(update.missing, true) != update.missing.end()) missing = encode_missing(update.missing);
     if (table.gate.sends) listen(table, shard, {});
     send(table, shard,
-         {.verb = Verb::mark, .go = update.go, .clock = table.clock, .seq = table.seq, .lr = update.lr, .scale = update.scale}, {},
-         std::move(missing));
+         {.verb = Verb::mark,
+          .go = update.go,
+          .which = table.gate.sends ? 1U : 0U,
+          .clock = table.clock,
+          .seq = table.seq,
+          .first = table.updates,
+          .lr = update.lr,
+          .scale = update.scale},
+         {}, std::move(missing));
   }
   ++table.clock;
   table.sent_by_server = table.gate.sends;
@@ -362,10 +374,11 @@ void Client::fetch(TableId id, std::uint32_t which, std::size_t first, const Pie
   }
 }
 
-void Client::begin_at(TableId id, std::int64_t clock) {
+void Client::begin_at(TableId id, std::int64_t clock, std::optional<std::int64_t> updates) {
   TableState& table = state_of(id);
   if (table.seq > 0) throw_failure(Kind::usage, "table {}: it cannot begin at clock {} again", table.name, clock);
   table.clock = clock;
+  table.updates = static_cast<std::uint64_t>(std::max<std::int64_t>(0, updates.value_or(clock)));
 }
 
 void Client::bye() noexcept {
@@ -375,10 +388,13 @@ void Client::bye() noexcept {
     TableState none;
     for (std::size_t s = 0; s < servers_.size(); ++s) send(none, {.server = s}, {.verb = Verb::bye});
     const std::lock_guard lock(mutex_);
-    for (auto& s : sent_) {
-      if (s->first) s->first.wait(deadline);
-      if (s->payload) s->payload.wait(deadline);
-    }
+    for (auto& s : sent_) try {
+        if (s->first) s->first.wait(deadline);
+        if (s->payload) s->payload.wait(deadline);
+      } catch (const collective::Interrupted&) {
+        throw;
+      } catch (const Failure&) {  // refused, or its server is gone: others are told all the same
+      }
   } catch (...) {  // a server that is gone needs none
   }
 }

@@ -74,7 +74,9 @@ class Client {
   // --- values and states of the rule (1 ..), while nobody pushes
   void put(TableId table, std::uint32_t which, std::size_t first, const Piece& values);  // both wait until it is done
   void fetch(TableId table, std::uint32_t which, std::size_t first, const Piece& into);
-  void begin_at(TableId table, std::int64_t clock);  // before its first push: a resumed run; on all workers alike
+  // Before its first push, on all workers alike: a resumed run. updates: that the rule's state has behind it, if not one a clock.
+  void begin_at(TableId table, std::int64_t clock, std::optional<std::int64_t> updates = {});
+  bool begun(TableId table) const;  // something was pushed or marked
   void bye() noexcept;
 
  private:

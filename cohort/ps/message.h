@@ -13,7 +13,7 @@
 //          ◄────────────────── reply, values or a state of a table
 //   bye ───────────────────────────────►            nothing comes any more
 // All numbers are little-endian. Bytes from a peer: decode() trusts nothing, and a payload is received only when its size is what the table
-// makes of the request.
+// makes of the request; what is refused takes no memory, and its sender sees another length (Kind::corrupt).
 // Threads: values, any. Failure: Kind::corrupt from decode(), naming what is wrong.
 #pragma once
 #include <array>
@@ -30,6 +30,7 @@ namespace cohort::ps {
 inline constexpr std::uint32_t kRequestTag = 0, kPayloadTag = 1, kReplyTag = 2;  // kReplyTag + 2 table, and one more for its payload
 inline constexpr std::uint32_t kMostTables = 1U << 20;
 inline constexpr std::size_t kMostDefinitionBytes = 64_MiB, kMostNameBytes = 1000, kMostRows = 1U << 24;  // rows: of one message
+inline constexpr std::size_t kMostRowsBytes = std::size_t{1} << 30;                                       // that a message with rows takes
 
 enum class Verb : std::uint8_t { make = 1, push, mark, pull, put, fetch, bye };
 inline constexpr std::uint8_t kLastVerb = static_cast<std::uint8_t>(Verb::bye);
@@ -38,10 +39,11 @@ struct Request {
   Verb verb = Verb::bye;
   bool go = true;                // mark
   std::uint32_t table = 0;
-  std::uint32_t which = 0;       // put, fetch: 0: the values, 1 ..: states of the rule
+  std::uint32_t which = 0;       // put, fetch: 0: the values, 1 ..: states of the rule; mark: 1: the next read is to be sent
   std::int64_t clock = 0;        // of the worker
   std::uint64_t seq = 0;         // push, mark
   std::uint64_t first = 0, count = 0;  // put, fetch: elements of the shard; push, pull of rows: so many
+                                       // push, mark: first: updates before the table's first clock (table.h)
   std::int64_t slack = kOfTable;       // pull: in place of the gate's
   std::uint64_t payload = 0;           // bytes that follow
   double lr = 0, scale = 1;            // mark

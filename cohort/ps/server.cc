@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "cohort/base/error.h"
+#include "cohort/ps/request_failure.h"
 #include "cohort/ps/rows.h"
 
 namespace cohort::ps {
@@ -21,15 +22,18 @@ std::vector<std::byte> copy_of(const Piece& values) {
 
 constexpr std::size_t row_bytes(std::size_t width) { return sizeof(std::uint64_t) + width * sizeof(float); }
 
+Stamp stamp_of(int worker, const Request& r) { return {worker, r.clock, r.seq, static_cast<std::int64_t>(r.first)}; }
+
 }  // namespace
 
 struct Server::Peer {
-  enum class State : std::uint8_t { listening, receiving, waiting, gone };
+  enum class State : std::uint8_t { listening, receiving, refusing, waiting, gone };
   Rank rank;
   State state = State::listening;
   std::array<std::byte, kRequestBytes> bytes{};
   Request request{};
   std::vector<std::byte> payload;
+  std::array<std::byte, 2> refused{};  // where one of another length would land
   std::optional<Error> failed{};  // what a request of it could not be met for: its reads fail from then on
   bool lost = false;
 };
@@ -47,6 +51,7 @@ struct Server::Shard {
 };
 
 struct Server::Outgoing {
+  int worker = 0;
   std::array<std::byte, kReplyBytes> head{};
   std::vector<std::byte> payload;
   collective::Pending first{};  // the head, while the payload is what is waited for
@@ -90,7 +95,8 @@ void Server::on_incoming(int worker) {
   } catch (const collective::Interrupted&) {
     throw;
   } catch (const Failure& failure) {
-    return lose(worker, failure.error());
+    const bool refused = p.state == Peer::State::refusing && failure.kind() == Kind::corrupt;
+    if (!refused) return lose(worker, failure.error());
   }
   p.state == Peer::State::listening ? on_request(worker) : handle(worker);
 }
@@ -102,8 +108,6 @@ void Server::on_request(int worker) {
   } catch (const Failure& failure) {
     return lose(worker, failure.error());  // where its next request begins nobody knows
   }
-  if (p.request.payload > most_bytes_)
-    return lose(worker, {Kind::corrupt, fmt::format("a payload of {} bytes", p.request.payload), p.rank});
   if (must_wait(worker)) {
     p.state = Peer::State::waiting;
     return;
@@ -113,49 +117,61 @@ void Server::on_request(int worker) {
 
 bool Server::must_wait(int worker) {
   const Request& r = peer(worker).request;
-  if (r.verb != Verb::push && r.verb != Verb::mark) return false;
+  if ((r.verb != Verb::push && r.verb != Verb::mark) || peer(worker).failed) return false;
   const auto found = shards_.find(r.table);
   return found != shards_.end() && found->second->table.held(worker);
 }
 
-// Dense values land where they are staged; all else in memory of the peer, also what will be refused.
-Piece Server::place_of_payload(int worker) {
+// What it waits for may never come.
+bool Server::may_go_on(int worker) {
   Peer& p = peer(worker);
-  try {
-    if (!p.failed) {
-      const std::size_t expected = payload_of(p.request);
-      if (p.request.payload != expected)
-        throw_failure(Kind::corrupt, "table {}: a message of {} bytes where it takes {}", p.request.table, p.request.payload, expected);
-      if (p.request.verb == Verb::push) {
-        Shard& shard = shard_of(p.request);
-        if (shard.table.push({worker, p.request.clock, p.request.seq}) != Admission::fresh)
-          throw_failure(Kind::corrupt, "table {}: push {} came out of turn", shard.name, p.request.seq);
-        if (shard.dense != nullptr) return as_bytes(shard.dense->staging(worker));
-      }
-    }
-  } catch (const Failure& failure) {
-    p.failed = failure.error();
+  if (p.state != Peer::State::waiting) return false;
+  if (!must_wait(worker)) return true;
+  p.failed = lost_among(shard_of(p.request));
+  return p.failed.has_value();
+}
+
+// Dense values land where they are staged, all else in memory of the peer. None: they are refused.
+std::optional<Piece> Server::place_of_payload(int worker) {
+  Peer& p = peer(worker);
+  if (p.failed) return {};
+  const std::size_t expected = payload_of(p.request);
+  if (p.request.payload != expected)
+    throw_failure(Kind::corrupt, "table {}: a message of {} bytes where it takes {}", p.request.table, p.request.payload, expected);
+  if (p.request.verb == Verb::push) {
+    Shard& shard = shard_of(p.request);
+    if (shard.table.push(stamp_of(worker, p.request)) != Admission::fresh)
+      throw_failure(Kind::corrupt, "table {}: push {} came out of turn", shard.name, p.request.seq);
+    if (shard.dense != nullptr) return as_bytes(shard.dense->staging(worker));
   }
-  p.payload.resize(p.request.payload);
+  p.payload.resize(expected);
   return bytes_of(p.payload);
 }
 
 void Server::receive_payload(int worker) {
   Peer& p = peer(worker);
   p.state = Peer::State::receiving;
-  const Piece place = place_of_payload(worker);
+  std::optional<Piece> place;
+  if (auto error = failure_in([&] { place = place_of_payload(worker); })) p.failed = std::move(error);
   if (p.request.payload == 0) return handle(worker);
-  pendings_[static_cast<std::size_t>(worker)] = channel_.recv(p.rank, kPayloadTag, place);
+  if (!place || p.failed) return refuse_payload(worker);
+  pendings_[static_cast<std::size_t>(worker)] = channel_.recv(p.rank, kPayloadTag, *place);
+}
+
+// A receive of another length takes the message out of the way, whatever its size.
+void Server::refuse_payload(int worker) {
+  Peer& p = peer(worker);
+  p.state = Peer::State::refusing;
+  const std::size_t other = p.request.payload == 1 ? 2 : 1;
+  pendings_[static_cast<std::size_t>(worker)] = channel_.recv(p.rank, kPayloadTag, bytes_of(std::span(p.refused).first(other)));
 }
 
 void Server::handle(int worker) {
   Peer& p = peer(worker);
-  try {
-    if (!p.failed || p.request.verb == Verb::bye) carry_out(worker);
-  } catch (const Failure& failure) {
-    p.failed = failure.error();
-  }
-  const bool asks = p.request.verb == Verb::pull || p.request.verb == Verb::fetch || p.request.verb == Verb::put;
+  if (!p.failed || p.request.verb == Verb::bye)
+    if (auto error = failure_in([&] { carry_out(worker); })) p.failed = std::move(error);
+  const Verb verb = p.request.verb;
+  const bool asks = verb == Verb::pull || verb == Verb::fetch || verb == Verb::put || (verb == Verb::mark && p.request.which != 0);
   if (p.failed && asks)
     send(worker, {.failed = true, .kind = p.failed->kind, .table = p.request.table, .text = p.failed->what}, {});
   if (p.state != Peer::State::gone) listen(worker);
@@ -191,7 +207,9 @@ std::size_t Server::payload_of(const Request& r) {
   if (r.verb == Verb::bye) return 0;
   const Shard& shard = shard_of(r);
   const bool of_rows = shard.rows != nullptr && (r.verb == Verb::push || r.verb == Verb::pull);
-  if (of_rows && r.count > kMostRows) throw_failure(Kind::corrupt, "table {}: a message of {} rows", shard.name, r.count);
+  if (of_rows && (r.count > kMostRows || r.count > kMostRowsBytes / row_bytes(shard.rows->spec().width)))
+    throw_failure(Kind::usage, "table {}: a message of {} rows of {}; it has at most {} rows and {} bytes: push and pull fewer at a time",
+                  shard.name, r.count, shard.rows->spec().width, kMostRows, kMostRowsBytes);
   switch (r.verb) {
     case Verb::push: return of_rows ? r.count * row_bytes(shard.rows->spec().width) : shard.dense->values().bytes();
     case Verb::pull: return of_rows ? r.count * sizeof(std::uint64_t) : 0;
@@ -227,6 +245,8 @@ void Server::make(int worker) {
   std::unique_ptr<Store> store;
   DenseStore* dense = nullptr;
   RowStore* rows = nullptr;
+  if (row_bytes(d.width) > kMostRowsBytes)
+    throw_failure(Kind::usage, "table {}: rows of {} elements; a row takes at most {} bytes", d.dense.name, d.width, kMostRowsBytes);
   if (d.width > 0) {
     if (make_gate(d.clock).sends)
       throw_failure(Kind::usage, "table {}: {} sends whole tables, and nobody reads all rows; take ssp", d.dense.name, d.clock);
@@ -241,8 +261,8 @@ void Server::make(int worker) {
     if (d.dense.count > (most_bytes_ - std::min(most_bytes_, bytes_)) / sizeof(double) / runs)
       throw_failure(Kind::system, "table {}: {} elements for {} workers are more than the {} bytes that this server may have", d.dense.name,
                     d.dense.count, d.workers, most_bytes_);
-    bytes_ += d.dense.count * sizeof(double) * runs;
     auto made = std::make_unique<DenseStore>(d.dense, n);
+    bytes_ += d.dense.count * sizeof(double) * runs;
     dense = made.get();
     store = std::move(made);
   }
@@ -270,7 +290,7 @@ void Server::mark(int worker) {
   Shard& shard = shard_of(p.request);
   Update update{.go = p.request.go, .lr = p.request.lr, .scale = p.request.scale};
   if (!p.payload.empty() && p.request.payload > 0) update.missing = decode_missing(p.payload, shard.dense->spec().parts.size());
-  if (shard.table.mark({worker, p.request.clock, p.request.seq}, std::move(update)) != Admission::fresh)
+  if (shard.table.mark(stamp_of(worker, p.request), std::move(update)) != Admission::fresh)
     throw_failure(Kind::corrupt, "table {}: mark {} came out of turn", shard.name, p.request.seq);
   if (shard.table.gate().sends)
     parked_.push_back({worker, {.verb = Verb::pull, .table = p.request.table, .clock = shard.table.clock().at(worker)}, {}});
@@ -288,7 +308,7 @@ bool Server::go_on() {
   bool some = false;
   for (std::size_t w = 0; w < peers_.size(); ++w) {
     const int worker = static_cast<int>(w);
-    if (peer(worker).state != Peer::State::waiting || must_wait(worker)) continue;
+    if (!may_go_on(worker)) continue;
     receive_payload(worker);
     some = true;
   }
@@ -303,14 +323,18 @@ bool Server::go_on_with(const Parked& parked) {
   if (peer(parked.worker).state == Peer::State::gone) return true;
   const auto slack = parked.request.slack == Request::kOfTable ? std::nullopt : std::optional(parked.request.slack);
   if (shard_of(parked.request).table.opens(parked.worker, parked.request.clock, slack)) {
-    answer(parked);
+    const auto failed = failure_in([&] { answer(parked); });
+    if (failed) refuse(parked, *failed);
     return true;
   }
   const auto why = hopeless(parked);
-  if (why)
-    send(parked.worker,
-         {.failed = true, .kind = why->kind, .table = parked.request.table, .clock = parked.request.clock, .text = why->what}, {});
+  if (why) refuse(parked, *why);
   return why.has_value();
+}
+
+void Server::refuse(const Parked& parked, const Error& why) {
+  const Request& r = parked.request;
+  send(parked.worker, {.failed = true, .kind = why.kind, .table = r.table, .clock = r.clock, .text = why.what}, {});
 }
 
 std::optional<Error> Server::hopeless(const Parked& parked) {
@@ -319,6 +343,12 @@ std::optional<Error> Server::hopeless(const Parked& parked) {
   if (clock.at(parked.worker) < shard.table.gate().own(parked.request.clock))
     return Error{Kind::usage, fmt::format("table {}: a read at clock {} before clock {} was marked", shard.name, parked.request.clock,
                                           parked.request.clock - 1)};
+  return lost_among(shard);
+}
+
+// The first that a table waits for in vain.
+std::optional<Error> Server::lost_among(const Shard& shard) {
+  const Clock& clock = shard.table.clock();
   for (std::size_t w = 0; w < peers_.size(); ++w)
     if (peers_[w]->lost && clock.has(static_cast<int>(w)))
       return Error{Kind::peer_lost,
@@ -349,6 +379,7 @@ void Server::answer(const Parked& parked) {
 void Server::send(int worker, Reply reply, std::vector<std::byte> payload) {
   reply.payload = payload.size();
   auto out = std::make_unique<Outgoing>();
+  out->worker = worker;
   out->head = encode(reply);
   out->payload = std::move(payload);
   const std::uint32_t tag = kReplyTag + 2 * reply.table;
@@ -376,8 +407,18 @@ void Server::drop_outgoing(std::size_t slot) {
 
 // --- workers that go
 
+// It receives nothing any more: a read that it was sent without asking, say.
+void Server::drop_outgoing_to(int worker) {
+  for (std::size_t place = outgoing_.size(); place-- > 0;) {
+    if (outgoing_[place]->worker != worker) continue;
+    pendings_.erase(pendings_.begin() + static_cast<std::ptrdiff_t>(peers_.size() + place));
+    outgoing_.erase(outgoing_.begin() + static_cast<std::ptrdiff_t>(place));
+  }
+}
+
 void Server::leave(int worker) {
   peer(worker).state = Peer::State::gone;
+  drop_outgoing_to(worker);
   for (auto& [number, shard] : shards_)
     if (shard->table.clock().has(worker)) shard->table.leave(worker);
 }
@@ -386,6 +427,7 @@ void Server::lose(int worker, const Error&) {
   Peer& p = peer(worker);
   p.state = Peer::State::gone;
   p.lost = true;
+  drop_outgoing_to(worker);
   for (auto& [number, shard] : shards_)
     if (!shard->table.gate().slack && shard->table.clock().has(worker)) shard->table.leave(worker);
 }

@@ -3,7 +3,7 @@
 //   ServiceThread service("parameter server", std::move(channel), [&](PeerChannel& c) { Server(c, workers).run(); });
 // It ends when all workers have said bye, or when the channel is interrupted. A worker that is lost without a bye: where the gate has a
 // bound reads that would wait for it fail, with its rank and clock; without one the others go on. A request that cannot be met fails the
-// reads of its worker from then on. Nothing a worker sends ends the server.
+// reads of its worker from then on, also one that takes more memory than there is. Nothing a worker sends ends the server.
 // Owner: the service's body. Threads: one. Failure: none of its own but Interrupted.
 // To add a verb: message.h, and a case in Server::handle().
 #pragma once
@@ -36,8 +36,10 @@ class Server {
   void on_incoming(int worker);
   void on_request(int worker);
   bool must_wait(int worker);  // for what it has marked to be applied
+  bool may_go_on(int worker);  // one that waits
   void receive_payload(int worker);
-  Piece place_of_payload(int worker);
+  std::optional<Piece> place_of_payload(int worker);
+  void refuse_payload(int worker);
   void handle(int worker);  // all of a request is here
   void carry_out(int worker);
   bool go_on();  // what may be done now; false: nothing could
@@ -47,9 +49,12 @@ class Server {
   void mark(int worker);
   void fetch(int worker);
   void answer(const Parked& parked);
+  void refuse(const Parked& parked, const Error& why);
   std::optional<Error> hopeless(const Parked& parked);  // why a parked read will never be answered
+  std::optional<Error> lost_among(const Shard& shard);
   void send(int worker, Reply reply, std::vector<std::byte> payload);
   void drop_outgoing(std::size_t slot);
+  void drop_outgoing_to(int worker);
   void lose(int worker, const Error& error);
   void leave(int worker);
   Shard& shard_of(const Request& request);

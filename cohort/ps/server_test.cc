@@ -14,6 +14,7 @@
 #include "cohort/collective/service_thread.h"
 #include "cohort/net/shm/shm.h"
 #include "cohort/net/tcp/tcp.h"
+#include "cohort/ps/request_failure.h"
 #include "cohort/ps/session.h"
 
 namespace cohort::ps {
@@ -184,41 +185,68 @@ TEST(Session, RefusesNumbersOfServersThatCannotBe) {
   });
 }
 
-// --- a rank that is lost
+// --- a server by hand, and ranks that are lost
+
+// Rank 0 serves ranks 0 .. n - 1; the test speaks for them.
+class ByHand {
+ public:
+  explicit ByHand(int ranks, std::size_t most_bytes = std::size_t{64} << 30) : comms_(index(ranks)), channels_(index(ranks)) {
+    auto links = net::loopback_world(ranks);
+    std::vector<std::future<std::unique_ptr<Communicator>>> opening;
+    for (auto& one : links)
+      opening.push_back(std::async(std::launch::async, [&one] { return collective::open(std::move(one), {.timeout = Seconds{60}}); }));
+    std::vector<Rank> workers;
+    for (int r = 0; r < ranks; ++r) {
+      workers.push_back(Rank{r});
+      comms_[index(r)] = opening[index(r)].get();
+      channels_[index(r)] = comms_[index(r)]->channel();
+    }
+    own_ = channels_[0].get();
+    service_ = std::make_unique<ServiceThread>("parameter server", std::move(channels_[0]), [=, this](collective::PeerChannel& c) {
+      Server(c, workers, most_bytes).run();
+      ended_.set_value();
+      std::byte nothing{};
+      c.recv(Rank{0}, 99'999'999, {&nothing, 1, Dtype::u8, Device::cpu}).wait(Deadline{});
+    });
+  }
+  ~ByHand() { service_->stop(); }
+  collective::PeerChannel& channel(int rank) { return rank == 0 ? *own_ : *channels_[index(rank)]; }
+  std::unique_ptr<Client> client(int rank) {
+    return std::make_unique<Client>(channel(rank), std::vector<Rank>{Rank{0}}, rank, static_cast<int>(comms_.size()),
+                                    Seconds{60} * slowdown());
+  }
+  void lose(int rank) {
+    channels_[index(rank)].reset();
+    comms_[index(rank)].reset();
+  }
+  bool ends(Seconds patience) { return ended_.get_future().wait_for(patience) == std::future_status::ready; }
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  std::vector<std::unique_ptr<Communicator>> comms_;
+  std::vector<std::unique_ptr<collective::PeerChannel>> channels_;
+  collective::PeerChannel* own_ = nullptr;
+  std::promise<void> ended_;
+  std::unique_ptr<ServiceThread> service_;
+};
 
 // Ranks 0 and 1 are workers, rank 0 serves; rank 1 goes without a bye when it has marked one clock.
 void lose_a_worker(const std::string& clock, const std::function<void(Client&, Client::TableId)>& left) {
-  auto links = net::loopback_world(2);
-  std::vector<std::unique_ptr<Communicator>> comms(2);
-  std::vector<std::future<std::unique_ptr<Communicator>>> opening;
-  for (auto& one : links)
-    opening.push_back(std::async(std::launch::async, [&one] { return collective::open(std::move(one), {.timeout = Seconds{60}}); }));
-  for (std::size_t r = 0; r < 2; ++r) comms[r] = opening[r].get();
-  const std::vector<Rank> workers{Rank{0}, Rank{1}}, servers{Rank{0}};
-  auto own = comms[0]->channel();
-  auto theirs = comms[1]->channel();
-  collective::PeerChannel& channel = *own;
-  ServiceThread service("parameter server", std::move(own), [&](collective::PeerChannel& c) {
-    Server(c, workers).run();
-    std::byte nothing{};
-    c.recv(Rank{0}, 99'999'999, {&nothing, 1, Dtype::u8, Device::cpu}).wait(Deadline{});
-  });
-  Client survivor(channel, servers, 0, 2, Seconds{60} * slowdown());
+  ByHand server(2);
+  const auto survivor = server.client(0);
   const DenseOptions options{.name = "t", .count = 4, .rule = "sgd(lr=1)", .clock = clock};
   try {
-    Client other(*theirs, servers, 1, 2, Seconds{60} * slowdown());
-    const auto table = other.make(options);
-    other.mark(table);
+    const auto other = server.client(1);
+    const auto table = other->make(options);
+    other->mark(table);
     std::vector<float> x(4);
-    other.fetch(table, 0, 0, piece(std::span(x)));  // so it was heard
+    other->fetch(table, 0, 0, piece(std::span(x)));  // so it was heard
     throw std::runtime_error("out of ideas");
   } catch (const std::runtime_error&) {
-    theirs.reset();
-    comms[1].reset();
+    server.lose(1);
   }
-  left(survivor, survivor.make(options));
-  survivor.bye();
-  service.stop();
+  left(*survivor, survivor->make(options));
+  survivor->bye();
 }
 
 TEST(Server, SaysWhichWorkerWasLostWhereOthersMustWaitForIt) {
@@ -246,6 +274,137 @@ TEST(Server, GoesOnWithoutALostWorkerWhereNobodyWaits) {
     }
     EXPECT_GE(x[0], 5);
   });
+}
+
+// A push that is held back until others have marked hears of a lost one, too, whichever comes first, and however large it is.
+TEST(Server, SaysWhichWorkerWasLostToOneWhosePushIsHeldBack) {
+  for (const std::size_t count : {4U, 40'000U})
+    for (const bool lost_first : {false, true}) {
+      ByHand server(2);
+      const auto client = server.client(0);
+      const auto table = client->make({.name = "t", .count = count, .rule = "sgd(lr=1)", .clock = "bsp"});
+      std::vector<float> gradient(count, -1), x(count);
+      if (lost_first) server.lose(1);
+      client->push(table, piece(std::span(gradient)));
+      client->mark(table);
+      client->push(table, piece(std::span(gradient)));
+      if (!lost_first) server.lose(1);
+      client->mark(table);
+      const Error error = failure_of([&] { client->pull_now(table, piece(std::span(x))); });
+      EXPECT_EQ(error.kind, Kind::peer_lost);
+      EXPECT_THAT(error.what, HasSubstr("worker on rank 1 was lost at clock"));
+    }
+}
+
+// The last mark of a loop has the server send a read that nobody takes.
+TEST(Server, EndsAlthoughTheReadsThatItSentAreNotTaken) {
+  ByHand server(1);
+  const auto client = server.client(0);
+  const std::size_t count = 40'000;  // more than a message that leaves without its receive
+  const auto table = client->make({.name = "t", .count = count, .rule = "sgd(lr=1)", .clock = "ssp_push(2)"});
+  std::vector<float> gradient(count, -1);
+  for (int step = 0; step < 3; ++step) {
+    client->push(table, piece(std::span(gradient)));
+    client->mark(table);
+  }
+  client->bye();
+  EXPECT_TRUE(server.ends(Seconds{10} * slowdown()));
+}
+
+// --- requests that cannot be met
+
+TEST(Server, SaysWhyAlsoWhereItSendsReadsUnasked) {
+  serve("loopback", 1, 1, [](Worker& w) {
+    for (const std::size_t count : {4U, 40'000U}) {
+      const auto table = w.client.make({.name = "t", .count = count, .rule = "lamb", .clock = "ssp_push(2)"});
+      std::vector<float> gradient(count), x(count);
+      w.client.push(table, piece(std::span(gradient)));
+      w.client.mark(table);
+      const Error error = failure_of([&] { w.client.pull_now(table, piece(std::span(x))); });
+      EXPECT_EQ(error.kind, Kind::usage);
+      EXPECT_THAT(error.what, HasSubstr("whole tensors"));
+    }
+  });
+}
+
+// Worker 1 sends a request and the bytes with it, then asks for something: what it is told. Worker 0 has made table 0, and goes on.
+Reply told_after(const Request& request, std::size_t bytes, const std::function<Client::TableId(Client&)>& make) {
+  ByHand server(2);
+  const auto client = server.client(0);
+  const auto table = make(*client);
+  const auto try_it = [&] {
+    std::vector<float> none;
+    client->pull_rows(table, {}, none);
+    return client->wait(table).clock;
+  };
+  EXPECT_EQ(try_it(), 0);
+  collective::PeerChannel& channel = server.channel(1);
+  std::vector<std::byte> payload(bytes);
+  auto head = encode(request), ask = encode({.verb = Verb::fetch});
+  std::array<std::byte, kReplyBytes> reply{};
+  const auto piece_of = [](auto& all) { return Piece{all.data(), all.size(), Dtype::u8, Device::cpu}; };
+  auto answer = channel.recv(Rank{0}, kReplyTag, piece_of(reply));
+  const auto first = channel.send(Rank{0}, kRequestTag, piece_of(head)), second = channel.send(Rank{0}, kPayloadTag, piece_of(payload));
+  const auto third = channel.send(Rank{0}, kRequestTag, piece_of(ask));
+  answer.wait(Deadline::in(Seconds{60} * slowdown()));
+  EXPECT_EQ(try_it(), 0) << "the other worker";
+  return decode_reply(reply);
+}
+
+TEST(Server, TakesNoMemoryForWhatItRefuses) {
+  const auto rows = [](Client& c) { return c.make_rows({.name = "rows", .width = 1U << 20, .rule = "sgd(lr=1)"}); };
+  const std::uint64_t huge = std::uint64_t{1} << 35;
+  for (const Request& request :
+       {Request{.verb = Verb::push, .seq = 1, .count = 1, .payload = huge},
+        Request{.verb = Verb::push, .table = 9, .seq = 1, .payload = huge}, Request{.verb = Verb::make, .table = 9, .payload = huge},
+        Request{.verb = Verb::put, .count = 1, .payload = ~0ULL}})
+    EXPECT_TRUE(told_after(request, 100'000, rows).failed) << static_cast<int>(request.verb);
+}
+
+// 2^14 rows of 2^20 elements are 64 GiB, and their ids 128 KiB.
+TEST(Server, RefusesReadsOfMoreRowsThanAMessageHas) {
+  const auto rows = [](Client& c) { return c.make_rows({.name = "rows", .width = 1U << 20, .rule = "sgd(lr=1)"}); };
+  const std::uint64_t count = 1U << 14;
+  const Reply reply = told_after({.verb = Verb::pull, .count = count, .payload = 8 * count}, 8 * count, rows);
+  EXPECT_TRUE(reply.failed);
+  EXPECT_THAT(reply.text, HasSubstr("fewer at a time"));
+}
+
+TEST(Server, RefusesRowsThatNoMessageHolds) {
+  serve("loopback", 1, 1, [](Worker& w) {
+    const auto table = w.client.make_rows({.name = "rows", .width = 1U << 29, .rule = "sgd(lr=1)"});
+    std::vector<float> none;
+    w.client.pull_rows(table, {}, none);
+    EXPECT_THAT(failure_of([&] { w.client.wait(table); }).what, HasSubstr("rows of 536870912 elements"));
+  });
+}
+
+TEST(RequestFailure, IsAlsoWhatTakesTooMuchMemory) {
+  EXPECT_FALSE(failure_in([] {}).has_value());
+  EXPECT_EQ(failure_in([] { throw_failure(Kind::usage, "no"); })->what, "no");
+  EXPECT_EQ(failure_in([] { throw std::bad_alloc(); })->kind, Kind::system);
+  EXPECT_EQ(failure_in([] { throw std::length_error("vector"); })->kind, Kind::system);
+  EXPECT_THROW(failure_in([] { throw collective::Interrupted{{Kind::aborted, "stop"}}; }), collective::Interrupted);
+}
+
+// --- resumed runs
+
+// Adam's first update moves by its rate, whatever the gradient: with the state of a later one it would not.
+TEST(Client, BeginsAtAClockWithoutTheUpdatesBeforeIt) {
+  for (const char* clock : {"bsp", "ssp(2)", "tap"})
+    serve("loopback", 2, 1, [&](Worker& w) {
+      const auto table = w.client.make({.name = "t", .count = 4, .rule = "adam(lr=0.5, eps=0)", .clock = clock});
+      std::vector<float> gradient(4, -3), x(4);
+      w.client.begin_at(table, 1000, 0);
+      if (w.me == 0) w.client.push(table, piece(std::span(gradient)));
+      if (w.me == 0) w.client.mark(table);
+      if (w.me == 1 && make_gate(clock).ordered()) w.client.mark(table);
+      if (w.me != 0) return w.comm.barrier();
+      const Pulled pulled = w.client.pull_now(table, piece(std::span(x)));
+      EXPECT_EQ(pulled.clock, 1001);
+      EXPECT_NEAR(x[0], 0.5, 1e-6) << clock;
+      w.comm.barrier();
+    });
 }
 
 TEST(Client, SaysWhichServerIsGoneAndWhatToDo) {

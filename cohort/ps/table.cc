@@ -6,6 +6,11 @@
 #include "cohort/base/error.h"
 
 namespace cohort::ps {
+namespace {
+
+constexpr std::int64_t kMostClock = std::int64_t{1} << 40;  // where one begins: what is counted from it stays far from overflow
+
+}  // namespace
 
 double mean_of(const Histogram& histogram) {
   double sum = 0, count = 0;
@@ -28,10 +33,14 @@ Table::Table(Gate gate, int workers, std::unique_ptr<Store> store, bool average)
 }
 
 // Updates before it: one a clock where they are applied together, else one of each worker. Rules count them.
-void Table::begin_at(std::int64_t clock) {
-  clock_.set(clock);
-  applied_ = clock;
-  first_ = gate_.ordered() ? clock : clock * clock_.workers();
+void Table::begin_at(const Stamp& stamp) {
+  const std::int64_t updates = stamp.updates.value_or(stamp.clock);
+  if (stamp.clock < 0 || stamp.clock > kMostClock || updates < 0 || updates > kMostClock)
+    throw_failure(Kind::usage, "a table cannot begin at clock {} with {} updates", stamp.clock, updates);
+  clock_.set(stamp.clock);
+  applied_ = stamp.clock;
+  first_ = gate_.ordered() ? updates : updates * clock_.workers();
+  begun_ = true;
 }
 
 // The first to come says at which clock a resumed run goes on.
@@ -40,7 +49,7 @@ Admission Table::admit(const Stamp& stamp) {
   const std::uint64_t seen = seen_[index(stamp.worker)];
   if (stamp.seq <= seen) return Admission::repeated;
   if (stamp.seq > seen + 1 || held(stamp.worker)) return Admission::early;
-  if (!std::exchange(begun_, true)) begin_at(stamp.clock);
+  if (!begun_) begin_at(stamp);
   if (stamp.clock != clock_.at(stamp.worker))
     throw_failure(Kind::usage, "worker {} pushes for clock {}, and has ended {}", stamp.worker, stamp.clock, clock_.at(stamp.worker));
   return Admission::fresh;

@@ -4,7 +4,8 @@
 //   mark(stamp, ..)    ends the worker's clock: what it has staged counts, or does not (Update::go). Where the gate is ordered it is
 //                      applied when all have marked the clock, together; elsewhere at once
 //   opens(w, c), read(w)   a worker at clock c may read when the gate opens and its own marks are here
-// The first one that comes says at which clock all workers begin: 0, or where a resumed run goes on.
+// The first one that comes says at which clock all workers begin, and how many updates the rule's state has behind it: 0, or where a
+// resumed run goes on. The two differ where a run resumes without the state: the rule counts from 1 again then.
 // Every push and mark carries a Stamp. A worker numbers them, 1, 2, 3 ..: one that was seen is `repeated` and not looked at, one that
 // overtook others is `early` and has to come again; so each counts exactly once, whatever a network drops, doubles or reorders.
 // Staleness of an update: updates applied between the read that it was computed from and its own turn. Of a read: clocks it lies behind.
@@ -26,6 +27,7 @@ struct Stamp {
   int worker = 0;
   std::int64_t clock = 0;  // that is under way: its worker has ended so many
   std::uint64_t seq = 0;
+  std::optional<std::int64_t> updates{};  // of each worker before the table's first clock; none: as many as clocks
 };
 
 enum class Admission : std::uint8_t { fresh, repeated, early };
@@ -63,7 +65,7 @@ class Table {
 
  private:
   Admission admit(const Stamp& stamp);
-  void begin_at(std::int64_t clock);
+  void begin_at(const Stamp& stamp);
   void apply(std::span<const Contribution> together);
   void apply_complete();
   std::size_t index(int worker) const { return static_cast<std::size_t>(worker); }

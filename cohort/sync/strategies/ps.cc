@@ -61,8 +61,9 @@ class Ps final : public Strategy {
   }
 
   void reduce_gradients(Bucket& bucket, const Wire& wire) override {
-    if (client_->clock(table(bucket)) != wire.number - 1) client_->begin_at(table(bucket), wire.number - 1);
-    client_->push(table(bucket), bucket.gradients());
+    const auto t = table(bucket);
+    if (!client_->begun(t) || client_->clock(t) != wire.number - 1) client_->begin_at(t, wire.number - 1, wire.step.step - 1);
+    client_->push(t, bucket.gradients());
   }
   void mark(Bucket& bucket, const optim::StepInfo& step, const Decision& decision, const Wire&) override {
     ps::Update update{.go = decision.committed, .lr = step.lr, .scale = step.grad_scale};
