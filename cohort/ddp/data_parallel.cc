@@ -113,6 +113,8 @@ DataParallel::Pause::~Pause() {
 
 void DataParallel::broadcast_parameters() {
   for (const auto& bucket : impl_->core.buckets()) bucket->attach_parameters();
+  impl_->core.begin_strategy_anew();  // on every rank before any goes on: ranks that answer at any time mix nothing old into what comes
+  impl_->comm.barrier();
   for (const auto& item : impl_->module.named_parameters()) broadcast(impl_->comm, item.key(), item.value());
   impl_->core.begin_strategy_anew();
   sync_buffers(Buffers::broadcast);

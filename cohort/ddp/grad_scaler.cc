@@ -74,8 +74,7 @@ bool GradScaler::unscale(const std::vector<at::Tensor>& parameters) {
     at::_amp_foreach_non_finite_check_and_unscale_(at::TensorList(&values, 1), here->found, here->factor);
   }
   if (!now.empty()) {  // once for each device this thread waits for it
-    const bool finite =
-        finite_on_all(std::ranges::all_of(devices, [](const Unscaling& one) { return one.found.item<float>() == 0; }));
+    const bool finite = finite_on_all(std::ranges::all_of(devices, [](const Unscaling& one) { return one.found.item<float>() == 0; }));
     for (const void* p : now) finite_[p] = finite;
   }
   return std::all_of(parameters.begin(), parameters.end(), [&](const at::Tensor& p) { return finite_.at(p.unsafeGetTensorImpl()); });

@@ -125,6 +125,13 @@ std::vector<std::string> drifting() {
   return all;
 }
 
+// Whether the bits of a run do.
+bool repeats(const std::string& strategy) {
+  for (const auto* row : sync::strategies())
+    if (sync::law_spec(*row) == strategy) return row->repeats;
+  return true;
+}
+
 // --- strategies
 
 TEST(DataParallelStrategy, WithRoundsOfOneAndPlainSgdEqualsTheLoopOnTheWholeBatch) {
@@ -141,6 +148,7 @@ TEST(DataParallelStrategy, StandsForOneModelThatIsTheSameOnAllRanks) {
   for (const std::string& strategy : drifting()) {
     const auto ends = train(3, {.strategy = strategy, .optimizer = "sgd(lr=0.05, momentum=0.9)", .lanes = 0}, 5);
     for (const auto& end : ends) EXPECT_TRUE(same(end, ends[0])) << strategy;
+    if (!repeats(strategy)) continue;
     for (const int lanes : {0, 1})
       EXPECT_TRUE(same(train(3, {.strategy = strategy, .optimizer = "sgd(lr=0.05, momentum=0.9)", .lanes = lanes}, 5)[1], ends[1]))
           << strategy << ", again with " << lanes << " lanes";
