@@ -88,7 +88,11 @@ class AdPsgd final : public Gossip {
     if (!service_) return;
     Model& m = models_[static_cast<std::size_t>(bucket.index())];
     const std::lock_guard lock(m.mutex);
-    passive_ ? fold(m) : take_answer(m);
+    if (!passive_) return take_answer(m);
+    if (m.open)
+      fold(m);
+    else
+      m.in_step = false;  // parameters came from elsewhere since the step began, and nobody has mixed them
   }
 
   void settle() override {
