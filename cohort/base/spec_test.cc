@@ -69,8 +69,10 @@ TEST(Spec, OfOneParameterTakesItsValueWithoutTheName) {
   EXPECT_EQ(one.read(Spec::parse("ssp(2)")).integer("s"), 2);
   EXPECT_EQ(one.read(Spec::parse("ssp( 3 )")).integer("s"), 3);
   EXPECT_EQ(canonical("ps(clock=ssp( 2))"), "ps(clock=ssp(2))");
-  EXPECT_EQ(failure_of([&] { one.read(Spec::parse("ssp(-1)")); }).what, "spec 'ssp(-1)', column 5: s: -1 is out of range; allowed is integer >= 0");
-  EXPECT_EQ(failure_of([&] { Spec::parse("ssp(1, s=2)"); }).what, "spec 'ssp(1, s=2)', column 6: expected ')', as a value without a name stands alone");
+  EXPECT_EQ(failure_of([&] { one.read(Spec::parse("ssp(-1)")); }).what,
+            "spec 'ssp(-1)', column 5: s: -1 is out of range; allowed is integer >= 0");
+  EXPECT_EQ(failure_of([&] { Spec::parse("ssp(1, s=2)"); }).what,
+            "spec 'ssp(1, s=2)', column 6: expected ')', as a value without a name stands alone");
   const SpecSchema two{"asp", "", {{.name = "v", .doc = "", .preset = ""}, {.name = "w", .doc = "", .preset = ""}}};
   EXPECT_EQ(failure_of([&] { two.read(Spec::parse("asp(1)")); }).what, "spec 'asp(1)', column 5: say which parameter of asp it is: v=1");
   EXPECT_EQ(failure_of([&] { SpecSchema("tap", "").read(Spec::parse("tap(1)")); }).what, "spec 'tap(1)', column 5: tap has no parameters");

@@ -91,9 +91,9 @@ class Codec {
   virtual bool votes() const { return false; }     // Mix::hops: the result is C(sum), on owners too, and no sum
   virtual bool variable() const { return false; }  // no Mix::add: payloads are as long as what they hold, often far below bound()
   virtual int rounds() const { return 1; }
-  virtual std::optional<Momentum> momentum() const { return {}; }        // feedback: with momentum; the optimizer must have none
+  virtual std::optional<Momentum> momentum() const { return {}; }           // feedback: with momentum; the optimizer must have none
   virtual Shape memory(const TensorPlace& /*tensor*/) const { return {}; }  // fp32 kept of a tensor for the next step, alike on all ranks
-  virtual double contraction(const Layout& layout) const = 0;                     // delta, 0 .. 1; 0: no bound is promised
+  virtual double contraction(const Layout& layout) const = 0;               // delta, 0 .. 1; 0: no bound is promised
   virtual std::size_t bound(const Layout& layout, const Range& range) const = 0;  // bytes: what a payload costs
   virtual std::size_t round_bytes(int /*round*/, const Layout& layout, const Range& range) const { return bound(layout, range); }
   const std::string& spec() const { return spec_; }  // canonical, every parameter spelled out

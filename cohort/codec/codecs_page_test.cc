@@ -19,9 +19,9 @@ std::string page() {
 
 TEST(CodecsPage, HasTheBytesAndTheLawOfEveryCodec) {
   const std::string text = page();
-  std::vector<std::string> specs{"fp16(sum=fp32)",     "bf16(sum=fp32)",    "int8(rounding=stochastic)", "qsgd(levels=127)",
-                                 "qsgd(elias=true)",
-                                 "terngrad(clip=2.5)", "topk(ratio=0.001)", "randomk(feedback=false)", "dgc(ratio=0.001, warmup=1000)"};
+  std::vector<std::string> specs{"fp16(sum=fp32)",    "bf16(sum=fp32)",          "int8(rounding=stochastic)",
+                                 "qsgd(levels=127)",  "qsgd(elias=true)",        "terngrad(clip=2.5)",
+                                 "topk(ratio=0.001)", "randomk(feedback=false)", "dgc(ratio=0.001, warmup=1000)"};
   for (const CodecRow* row : codecs()) specs.emplace_back(row->name);
   for (const std::string& spec : specs) {
     const auto codec = make(spec);

@@ -58,9 +58,8 @@ Times measure(const Codec& codec, const Layout& layout, std::uint64_t number, in
   std::vector<std::byte> payload(codec.bound(layout, layout.all()));
   std::size_t used = 0;
   Times times;
-  times.encode = least_seconds(repeats, [&] {
-    used = codec.encode({.layout = layout, .range = layout.all(), .values = piece(std::span(values))}, payload);
-  });
+  times.encode = least_seconds(
+      repeats, [&] { used = codec.encode({.layout = layout, .range = layout.all(), .values = piece(std::span(values))}, payload); });
   const auto decode = [&](std::size_t count) {
     const std::vector<ConstBytes> payloads(count, ConstBytes(payload).first(used));
     return least_seconds(repeats, [&] {

@@ -32,7 +32,8 @@ TEST(Cost, HasTheLinkAtWhichBothTakeEquallyLong) {
 }
 
 TEST(Cost, ChoosesByTheLink) {
-  const std::vector<Cost> all{{.codec = "none", .bytes = 4e6}, {.codec = "bf16", .bytes = 2e6, .compute = 0.001},
+  const std::vector<Cost> all{{.codec = "none", .bytes = 4e6},
+                              {.codec = "bf16", .bytes = 2e6, .compute = 0.001},
                               {.codec = "topk", .bytes = 1e5, .legs = 1, .compute = 0.02}};
   EXPECT_EQ(cheapest(all, 1e11, 0).codec, "none");
   EXPECT_EQ(cheapest(all, 1e9, 0).codec, "bf16");

@@ -63,9 +63,8 @@ void check(const Piece& piece, std::size_t count) {
 
 template <class Pass>
 void Feedback::velocity_pass(const float* g, double unit) {
-  for_each_index(
-      Pass{pending_.data(), next_.data(), velocity_.data(), g, committed_.data(), carry(), momentum_->factor, unit, 1 / unit},
-      pending_.size());
+  for_each_index(Pass{pending_.data(), next_.data(), velocity_.data(), g, committed_.data(), carry(), momentum_->factor, unit, 1 / unit},
+                 pending_.size());
 }
 
 Piece Feedback::begin(const Piece& gradient, double weight, double unit) {

@@ -24,9 +24,9 @@ class Feedback {
 
   // p: what to encode; valid until settle(). Again: the step is done again. unit: the part of the weight that is no rate, 1 / loss scale.
   Piece begin(const Piece& gradient, double weight, double unit = 1);
-  void note_sent(const Piece& sent);                  // what the payload of p decodes to
-  void keep(const ElementRange& range);               // these count as if nothing had been sent: their update is left out
-  void settle(bool committed);                        // once or more often, also where begin() was not called
+  void note_sent(const Piece& sent);     // what the payload of p decodes to
+  void keep(const ElementRange& range);  // these count as if nothing had been sent: their update is left out
+  void settle(bool committed);           // once or more often, also where begin() was not called
 
   std::span<const float> residual() const { return committed_; }  // of the committed steps
   Piece values() { return piece(std::span(committed_)); }         // the same, to be saved and written: restore() without a copy

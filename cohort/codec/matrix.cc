@@ -80,8 +80,7 @@ void outer_row(const Columns& p, const Columns& q, std::size_t row, std::size_t 
 }
 
 void draw(const Random& random, std::size_t k, std::uint64_t turn, std::span<double> to) {
-  for (std::size_t j = 0; j < to.size(); ++j)
-    to[j] = 2 * static_cast<double>(random.uniform((k * kDraw + turn) * kDraw + j)) - 1;
+  for (std::size_t j = 0; j < to.size(); ++j) to[j] = 2 * static_cast<double>(random.uniform((k * kDraw + turn) * kDraw + j)) - 1;
 }
 
 // What is left of column k beside those before it, of length 1. False: nothing is.

@@ -27,9 +27,8 @@ std::string why_unavailable() {
   if (!built())
     return "this build has no CUDA kernels, as nvcc was not there when it was made: install the CUDA toolkit and build again, or take the "
            "CPU";
-  return devices() > 0
-             ? ""
-             : "this process sees no GPU: `nvidia-smi` and `cohort doctor` say what there is, CUDA_VISIBLE_DEVICES hides some";
+  return devices() > 0 ? ""
+                       : "this process sees no GPU: `nvidia-smi` and `cohort doctor` say what there is, CUDA_VISIBLE_DEVICES hides some";
 }
 
 void copy(const Piece& to, const Piece& from) {

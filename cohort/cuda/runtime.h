@@ -20,9 +20,9 @@ namespace cohort::cuda {
 
 using Stream = void*;  // cudaStream_t; nullptr: the legacy default stream
 
-bool built();                  // with kernels
-int devices();                 // GPUs that this process sees; 0 without a driver, or without kernels
-bool available();              // both
+bool built();                   // with kernels
+int devices();                  // GPUs that this process sees; 0 without a driver, or without kernels
+bool available();               // both
 std::string why_unavailable();  // what to do about it; empty where it is available
 [[noreturn]] void throw_unavailable(std::string_view what);
 
@@ -58,6 +58,6 @@ void copy(const Piece& to, const Piece& from);                            // as 
 void synchronize(Device device);
 void synchronize(Device device, Stream stream);
 
-void use(Device device);  // by the calling thread; index -1: what it uses already
+void use(Device device);                  // by the calling thread; index -1: what it uses already
 void check(int error, const char* what);  // a cudaError_t
 }  // namespace cohort::cuda

@@ -21,8 +21,8 @@ struct Residuals {
     std::size_t first = 0;
     std::vector<float> values;
   };
-  std::map<std::string, std::vector<float>> sent;  // by parameter: of this rank's gradients; "<parameter>/velocity": its momentum
-  std::multimap<std::string, Run> sums;            // of the sums that this rank hands out
+  std::map<std::string, std::vector<float>> sent;    // by parameter: of this rank's gradients; "<parameter>/velocity": its momentum
+  std::multimap<std::string, Run> sums;              // of the sums that this rank hands out
   std::map<std::string, std::vector<float>> memory;  // by parameter: what a step begins with, the same on all ranks
   double weight = 0;
   int ranks = 0;

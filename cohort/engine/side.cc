@@ -14,7 +14,8 @@ optim::TappedLayer tapped(const nn::Tap::Layer& layer) {
   optim::TappedLayer out{
       .weight = layer.weight, .bias = layer.bias, .in = static_cast<std::size_t>(layer.in), .out = static_cast<std::size_t>(layer.out)};
   for (const auto& r : layer.records)
-    out.seen.push_back({nn::piece(r.inputs), nn::piece(r.gradients), static_cast<std::size_t>(r.inputs.size(0)), static_cast<std::size_t>(r.samples)});
+    out.seen.push_back(
+        {nn::piece(r.inputs), nn::piece(r.gradients), static_cast<std::size_t>(r.inputs.size(0)), static_cast<std::size_t>(r.samples)});
   return out;
 }
 

@@ -29,7 +29,8 @@ class UpdatedSlices {
 
 class EngineSide final : public optim::Side {
  public:
-  EngineSide(collective::Communicator& comm, const nn::NamedTensors& parameters) : comm_(comm), tap_(parameters), tensors_(parameters.size()) {}
+  EngineSide(collective::Communicator& comm, const nn::NamedTensors& parameters)
+      : comm_(comm), tap_(parameters), tensors_(parameters.size()) {}
 
   nn::Tap& tap() { return tap_; }
   enum class Ranks : std::uint8_t { alike, share, alone };  // all update all of the buckets, the same way; each a part; each by itself

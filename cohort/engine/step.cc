@@ -200,9 +200,11 @@ Verdict Engine::finish(std::span<const double> sums, double samples) {
   refuse_after_make_whole();
   const bool with_loss = samples > 0 && !sums.empty();
   if (rule_ && rule_->needs().loss && !with_loss)
-    throw_failure(Kind::usage, "{} looks at the loss of every step, and it was not given: call finish({{sum of losses}}, samples of all ranks), or train "
-                  "with cohort::Trainer, which does",
-                  rule_->spec());
+    throw_failure(
+        Kind::usage,
+        "{} looks at the loss of every step, and it was not given: call finish({{sum of losses}}, samples of all ranks), or train "
+        "with cohort::Trainer, which does",
+        rule_->spec());
   if (!syncing_) throw_failure(Kind::usage, "finish() without begin(): the gradients of this step were not waited for");
   const cuda::OnStream on(gpu_stream());
   await_gradients();

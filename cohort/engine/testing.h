@@ -88,7 +88,7 @@ inline at::Tensor loss_of_rows(const nn::Model& model, at::ScalarType type, int 
 
 // Returns the sum of this rank's losses.
 inline double backward_of(const TrainCase& train_case, Engine& engine, nn::Model& model, collective::Communicator& comm, int step,
-                        const optim::StepInfo& info) {
+                          const optim::StepInfo& info) {
   const auto me = static_cast<std::size_t>(comm.rank().value);
   const std::int64_t total = std::accumulate(train_case.rows.begin(), train_case.rows.end(), std::int64_t{0});
   std::int64_t first = std::accumulate(train_case.rows.begin(), train_case.rows.begin() + static_cast<std::ptrdiff_t>(me), std::int64_t{0});
@@ -122,7 +122,8 @@ inline TrainResult train_one_rank(const TrainCase& train_case, collective::Commu
   try {
     if (train_case.opened) train_case.opened(engine);
     for (int step = 1; step <= train_case.steps; ++step) {
-      const double losses[] = {backward_of(train_case, engine, model, comm, step, {.step = step, .lr = lr, .grad_scale = train_case.grad_scale})};
+      const double losses[] = {
+          backward_of(train_case, engine, model, comm, step, {.step = step, .lr = lr, .grad_scale = train_case.grad_scale})};
       if (train_case.before_finish) train_case.before_finish({comm, engine, model, step});
       result.verdicts.push_back(needs_loss ? engine.finish(losses, total) : engine.finish());
       if (train_case.after_finish) train_case.after_finish({comm, engine, model, step});

@@ -135,12 +135,11 @@ Job init(const group::RankInfo& info, const JobOptions& options) {
             connected.links->transport());
   const std::string constants = info.rank == Rank{0} ? collective::find_calibration(options.calibration, connected.links->transport()) : "";
   const std::string address = impl->roster.members.at(static_cast<std::size_t>(info.rank.value)).address;
-  collective::BackendOptions backend{
-      .name = options.backend,
-      .launcher = info.source,
-      .one_host = info.one_host(),
-      .local_rank = info.local_rank,
-      .folder = options.backends};
+  collective::BackendOptions backend{.name = options.backend,
+                                     .launcher = info.source,
+                                     .one_host = info.one_host(),
+                                     .local_rank = info.local_rank,
+                                     .folder = options.backends};
   if (!address.empty()) backend.address = net::Address::parse(address).host;
   impl->comm = collective::open(std::move(connected.links),
                                 {.timeout = options.timeout,

@@ -21,8 +21,8 @@ namespace cohort::nn {
 class Tap {
  public:
   struct Record {
-    at::Tensor inputs;     // rows x in: samples; of a convolution the patches under the filter, for each place of each sample
-    at::Tensor gradients;  // rows x out: of the loss, by what came out
+    at::Tensor inputs;         // rows x in: samples; of a convolution the patches under the filter, for each place of each sample
+    at::Tensor gradients;      // rows x out: of the loss, by what came out
     std::int64_t samples = 0;  // rows; of a convolution the samples that they are places of
   };
   struct Layer {
@@ -38,7 +38,7 @@ class Tap {
 
   BlockWrapper block_wrapper(BlockWrapper inner = nullptr);  // inner: what runs the block, recomputation say
   const std::vector<Layer>& layers() const;
-  void clear();  // forgets the records
+  void clear();         // forgets the records
   void watch(bool on);  // off: layers that run from here on leave no records, and cost nothing
 
   // For layers whose product torch does not know as one of its own: y came out of x. Nothing, where no tap watches.

@@ -93,7 +93,7 @@ TEST(Learns, EveryRuleDoesWithItsDefaults) {
   const double guessing = std::log(static_cast<double>(kClasses));
   for (const Rule* rule : rules()) {
     if (make(rule->name)->needs().loss && make(rule->name)->needs().side) continue;  // they go along lines on one function: lbfgs_test.cc
-    const double slow = rule->name == "sgd" ? 0.95 : 0.8;  // torch's rate of it is small
+    const double slow = rule->name == "sgd" ? 0.95 : 0.8;                            // torch's rate of it is small
     EXPECT_LT(loss_of(std::string(rule->name), 300), slow * guessing) << rule->name;
   }
 }

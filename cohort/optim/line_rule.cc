@@ -67,7 +67,7 @@ std::vector<double> LineRule::measured_in(const View<T>& v) const {
     absolute[i] = std::abs(g[i]);
   }
   const auto of = [&](const auto& a, const auto& b) { return product(a, b, v.n); };
-  std::vector<double> all{of(g, g),     of(g, v.d),   of(g, y), of(y, y), of(y, v.d), of(v.d, v.d), v.decay / 2 * of(v.w, v.w),
+  std::vector<double> all{of(g, g),          of(g, v.d), of(g, y), of(y, y), of(y, v.d), of(v.d, v.d), v.decay / 2 * of(v.w, v.w),
                           of(absolute, ones)};
   for (std::size_t k = 0; k < memory_; ++k) {
     const T *const s = v.steps + k * v.n, *const c = v.changes + k * v.n;
@@ -197,19 +197,21 @@ template void LineRule::run<float>(const Slice&, const StepInfo&) const;
 template void LineRule::run<double>(const Slice&, const StepInfo&) const;
 
 std::vector<SpecParam> line_params(std::string_view c2) {
-  return {{.name = "lr",
-           .type = SpecParam::Type::real,
-           .doc = "factor of the first trial along the gradient, which is 1 / |g|_1 long or shorter; schedules change nothing, but 0 stands still",
-           .preset = "1",
-           .low = 0},
-          weight_decay_param("0", "added to the gradient, times w, and to the loss, times |w|^2 / 2"),
-          {.name = "c2",
-           .type = SpecParam::Type::real,
-           .doc = "share of the slope that may be left where a line search ends: smaller ones search longer",
-           .preset = std::string(c2),
-           .low = 1e-3,
-           .high = 0.999},
-          number_param("gtol", "1e-7", "norm of the gradient at which it stays where it is")};
+  return {
+      {.name = "lr",
+       .type = SpecParam::Type::real,
+       .doc =
+           "factor of the first trial along the gradient, which is 1 / |g|_1 long or shorter; schedules change nothing, but 0 stands still",
+       .preset = "1",
+       .low = 0},
+      weight_decay_param("0", "added to the gradient, times w, and to the loss, times |w|^2 / 2"),
+      {.name = "c2",
+       .type = SpecParam::Type::real,
+       .doc = "share of the slope that may be left where a line search ends: smaller ones search longer",
+       .preset = std::string(c2),
+       .low = 1e-3,
+       .high = 0.999},
+      number_param("gtol", "1e-7", "norm of the gradient at which it stays where it is")};
 }
 
 }  // namespace cohort::optim

@@ -104,13 +104,19 @@ class LineRule : public Optimizer {
     double scale, decay, root;
 
     View(const Slice& s, double grad_scale)
-        : w(static_cast<T*>(s.param)), g(static_cast<T*>(s.grad)), start(at(s, kStart)), d(at(s, kDirection)), previous(at(s, kPrevious)),
-          steps(s.state.size() > kSteps ? at(s, kSteps) : nullptr), changes(s.state.size() > kSteps ? at(s, kChanges) : nullptr),
-          n(s.count), scale(grad_scale), decay(s.weight_decay), root(std::sqrt(s.lr_scale)) {}
+        : w(static_cast<T*>(s.param)),
+          g(static_cast<T*>(s.grad)),
+          start(at(s, kStart)),
+          d(at(s, kDirection)),
+          previous(at(s, kPrevious)),
+          steps(s.state.size() > kSteps ? at(s, kSteps) : nullptr),
+          changes(s.state.size() > kSteps ? at(s, kChanges) : nullptr),
+          n(s.count),
+          scale(grad_scale),
+          decay(s.weight_decay),
+          root(std::sqrt(s.lr_scale)) {}
     static T* at(const Slice& s, std::size_t k) { return static_cast<T*>(s.state[k]); }
-    double gradient(std::size_t i) const {
-      return root * (scale * static_cast<double>(g[i]) + decay * static_cast<double>(w[i]));
-    }
+    double gradient(std::size_t i) const { return root * (scale * static_cast<double>(g[i]) + decay * static_cast<double>(w[i])); }
   };
 
   std::vector<double> measured(const Slice& s, double grad_scale) const;

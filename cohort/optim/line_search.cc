@@ -6,7 +6,7 @@
 namespace cohort::optim {
 namespace {
 
-constexpr double kBrackets = 0, kZooms = 1;  // stages
+constexpr double kBrackets = 0, kZooms = 1;             // stages
 constexpr double kLeastGrowth = 1.1, kMostGrowth = 10;  // of a trial, while it brackets
 constexpr double kMargin = 0.1;                         // of the bracket, at both ends, where no trial falls
 constexpr double kNarrow = 1e-9;                        // a bracket, beside its ends: nothing more can be told apart

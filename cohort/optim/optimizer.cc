@@ -92,8 +92,8 @@ const Optimizer& Optimizer::on(const Slice& slice) const {
   if (!cuda::built()) cuda::throw_unavailable(fmt::format("optim: a slice of {} on a GPU", slice.name));
   throw_failure(
       Kind::usage,
-      "optim: {} computes with whole tensors on the processor, and {} lies on a GPU: take a rule of single elements, or offload=host", spec_,
-      slice.name);
+      "optim: {} computes with whole tensors on the processor, and {} lies on a GPU: take a rule of single elements, or offload=host",
+      spec_, slice.name);
 }
 
 void Optimizer::measure(int round, const Slice& slice, const StepInfo& info, std::span<ExactSum> sums) const {

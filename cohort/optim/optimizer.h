@@ -59,8 +59,8 @@ Slice part_of(const Slice& slice, std::size_t first, std::size_t count, std::vec
 struct StepInfo {
   std::int64_t step = 0;  // of this update, counted from 1
   double lr = 0;
-  double grad_scale = 1;             // multiplied into every gradient as it is read: clip coefficient, 1 / loss scale, 1 / ranks
-  bool clear_grad = false;           // leave zeros behind while the line is in the cache: saves a pass
+  double grad_scale = 1;    // multiplied into every gradient as it is read: clip coefficient, 1 / loss scale, 1 / ranks
+  bool clear_grad = false;  // leave zeros behind while the line is in the cache: saves a pass
   double loss = std::numeric_limits<double>::quiet_NaN();  // of this step's samples, their mean; NaN: not known, or before the vote
   const Algebra* algebra = nullptr;  // what spreads the work on a whole tensor over threads; none: the calling one does it
 };
@@ -104,9 +104,10 @@ class Optimizer {
   // Of rules whose needs() say so: before the step's vote, on all ranks together, when gradients are reduced and nothing has changed. What
   // it finds out must not count before update(), which is not called for a step that is called off.
   virtual void prepare(Side& /*side*/) {}
-  // Of rules with taps: whether they look at layers in this step. Where not, layers run unwatched and prepare() finds them with nothing seen.
+  // Of rules with taps: whether they look at layers in this step. Where not, layers run unwatched and prepare() finds them with nothing
+  // seen.
   virtual bool watches(std::int64_t /*step*/) const { return needs().taps; }
-  const std::string& spec() const { return spec_; }  // canonical, every parameter spelled out: for checkpoints
+  const std::string& spec() const { return spec_; }      // canonical, every parameter spelled out: for checkpoints
   bool runs_on_gpus() const { return gpu_ != nullptr; }  // of slices there; in a build without nvcc none does
 
   void update(const Slice& slice, const StepInfo& info) const;  // checks, then one fused pass over memory

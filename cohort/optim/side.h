@@ -54,10 +54,10 @@ class Side {
   virtual std::span<const Slice> slices() = 0;
   virtual bool replicated() const = 0;
   virtual bool alone() const { return false; }  // this rank's step is its own (replicas drift): there is nobody to sum or spread with
-  virtual std::size_t tensors() const = 0;                  // of the model, that are updated on any rank ..
+  virtual std::size_t tensors() const = 0;      // of the model, that are updated on any rank ..
   virtual std::span<const std::size_t> orders() const = 0;  // .. and of each of slices(): the place of its tensor among them
-  virtual void sum(const Piece& values) = 0;           // collective: over the ranks, in place
-  virtual void spread(std::span<const Job> jobs) = 0;  // collective: each by one rank
+  virtual void sum(const Piece& values) = 0;                // collective: over the ranks, in place
+  virtual void spread(std::span<const Job> jobs) = 0;       // collective: each by one rank
   virtual const Algebra& algebra() const = 0;
   virtual BackgroundPool& background() = 0;
 };

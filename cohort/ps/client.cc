@@ -62,7 +62,12 @@ struct Client::TableState {
 };
 
 Client::Client(collective::PeerChannel& channel, std::vector<Rank> servers, int worker, int workers, Seconds patience)
-    : channel_(channel), servers_(std::move(servers)), worker_(worker), workers_(workers), patience_(patience), exceptions_(std::uncaught_exceptions()) {
+    : channel_(channel),
+      servers_(std::move(servers)),
+      worker_(worker),
+      workers_(workers),
+      patience_(patience),
+      exceptions_(std::uncaught_exceptions()) {
   if (servers_.empty()) throw_failure(Kind::usage, "a client of no parameter server");
   if (worker < 0 || worker >= workers) throw_failure(Kind::usage, "worker {} of {}", worker, workers);
 }
@@ -308,7 +313,8 @@ Reply Client::await(TableState& table, Shard& shard) {
   }
   if (!reply.failed) return reply;
   give_up(table);
-  throw Failure{{reply.kind, fmt::format("parameter server on rank {}: {}", servers_[shard.server].value, reply.text), servers_[shard.server]}};
+  throw Failure{
+      {reply.kind, fmt::format("parameter server on rank {}: {}", servers_[shard.server].value, reply.text), servers_[shard.server]}};
 }
 
 void Client::give_up(TableState& table) {

@@ -28,8 +28,8 @@ struct DenseOptions {
   std::string rule = "sgd(lr=0.1)";
   std::string clock = "bsp";
   bool average = true;
-  std::vector<Part> parts{};          // empty: one of all
-  std::vector<std::size_t> edges{};   // server s has [edges[s], edges[s + 1]); empty: even runs
+  std::vector<Part> parts{};         // empty: one of all
+  std::vector<std::size_t> edges{};  // server s has [edges[s], edges[s + 1]); empty: even runs
 };
 
 struct RowOptions {

@@ -40,11 +40,9 @@ Gate make_ssp_push(const SpecValues& values) { return {.slack = values.integer("
 Gate make_bounded_delay(const SpecValues& values) { return {.slack = values.integer("tau"), .own_writes = false}; }
 Gate make_tap(const SpecValues&) { return {.slack = std::nullopt}; }
 
-constexpr std::array kRows{GateRow{"bsp", bsp_schema, make_bsp},
-                           GateRow{"ssp", ssp_schema, make_ssp},
+constexpr std::array kRows{GateRow{"bsp", bsp_schema, make_bsp}, GateRow{"ssp", ssp_schema, make_ssp},
                            GateRow{"ssp_push", ssp_push_schema, make_ssp_push},
-                           GateRow{"bounded_delay", bounded_delay_schema, make_bounded_delay},
-                           GateRow{"tap", tap_schema, make_tap}};
+                           GateRow{"bounded_delay", bounded_delay_schema, make_bounded_delay}, GateRow{"tap", tap_schema, make_tap}};
 
 }  // namespace
 

@@ -37,11 +37,11 @@ inline constexpr std::uint8_t kLastVerb = static_cast<std::uint8_t>(Verb::bye);
 
 struct Request {
   Verb verb = Verb::bye;
-  bool go = true;                // mark
+  bool go = true;  // mark
   std::uint32_t table = 0;
-  std::uint32_t which = 0;       // put, fetch: 0: the values, 1 ..: states of the rule; mark: 1: the next read is to be sent
-  std::int64_t clock = 0;        // of the worker
-  std::uint64_t seq = 0;         // push, mark
+  std::uint32_t which = 0;             // put, fetch: 0: the values, 1 ..: states of the rule; mark: 1: the next read is to be sent
+  std::int64_t clock = 0;              // of the worker
+  std::uint64_t seq = 0;               // push, mark
   std::uint64_t first = 0, count = 0;  // put, fetch: elements of the shard; push, pull of rows: so many
                                        // push, mark: first: updates before the table's first clock (table.h)
   std::int64_t slack = kOfTable;       // pull: in place of the gate's
@@ -69,9 +69,9 @@ Reply decode_reply(ConstBytes bytes);
 
 // A shard of a table as its workers define it.
 struct Definition {
-  DenseSpec dense;           // rows: name, type and rule
-  std::uint32_t width = 0;   // 0: a table of elements; else of rows of so many, which are there once they were pushed
-  std::string clock;         // gate.h
+  DenseSpec dense;          // rows: name, type and rule
+  std::uint32_t width = 0;  // 0: a table of elements; else of rows of so many, which are there once they were pushed
+  std::string clock;        // gate.h
   std::uint32_t workers = 1;
   bool average = true;
 };

@@ -34,7 +34,7 @@ struct Server::Peer {
   Request request{};
   std::vector<std::byte> payload;
   std::array<std::byte, 2> refused{};  // where one of another length would land
-  std::optional<Error> failed{};  // what a request of it could not be met for: its reads fail from then on
+  std::optional<Error> failed{};       // what a request of it could not be met for: its reads fail from then on
   bool lost = false;
 };
 
@@ -172,8 +172,7 @@ void Server::handle(int worker) {
     if (auto error = failure_in([&] { carry_out(worker); })) p.failed = std::move(error);
   const Verb verb = p.request.verb;
   const bool asks = verb == Verb::pull || verb == Verb::fetch || verb == Verb::put || (verb == Verb::mark && p.request.which != 0);
-  if (p.failed && asks)
-    send(worker, {.failed = true, .kind = p.failed->kind, .table = p.request.table, .text = p.failed->what}, {});
+  if (p.failed && asks) send(worker, {.failed = true, .kind = p.failed->kind, .table = p.request.table, .text = p.failed->what}, {});
   if (p.state != Peer::State::gone) listen(worker);
 }
 
@@ -251,8 +250,7 @@ void Server::make(int worker) {
     if (make_gate(d.clock).sends)
       throw_failure(Kind::usage, "table {}: {} sends whole tables, and nobody reads all rows; take ssp", d.dense.name, d.clock);
     auto made = std::make_unique<RowStore>(
-        RowSpec{
-            .name = d.dense.name, .width = d.width, .rule = d.dense.rule, .most_bytes = most_bytes_ - std::min(most_bytes_, bytes_)},
+        RowSpec{.name = d.dense.name, .width = d.width, .rule = d.dense.rule, .most_bytes = most_bytes_ - std::min(most_bytes_, bytes_)},
         n);
     rows = made.get();
     store = std::move(made);
@@ -371,8 +369,7 @@ void Server::answer(const Parked& parked) {
     values.resize(ids.size() * shard.rows->spec().width * sizeof(float));
     shard.rows->read(ids, {reinterpret_cast<float*>(values.data()), values.size() / sizeof(float)});
   }
-  send(parked.worker,
-       {.table = parked.request.table, .clock = parked.request.clock, .low = read.low, .version = read.version},
+  send(parked.worker, {.table = parked.request.table, .clock = parked.request.clock, .low = read.low, .version = read.version},
        std::move(values));
 }
 

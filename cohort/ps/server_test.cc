@@ -57,8 +57,8 @@ TEST_P(Servers, CountEveryPushOnceUnderEveryClock) {
   for (const GateRow& row : gates())
     for (const std::size_t count : {7U, 40'000U})
       serve(GetParam(), 3, 2, [&](Worker& w) {
-        const auto table = w.client.make(
-            {.name = "t", .count = count, .rule = "sgd(lr=1)", .clock = std::string(row.name), .average = false});
+        const auto table =
+            w.client.make({.name = "t", .count = count, .rule = "sgd(lr=1)", .clock = std::string(row.name), .average = false});
         std::vector<float> gradient(count, -1 - static_cast<float>(w.me)), x(count);
         for (int step = 0; step < 8; ++step) {
           w.client.push(table, piece(std::span(gradient)));

@@ -21,8 +21,8 @@ using testing::HasSubstr;
 using testing::Pair;
 
 std::unique_ptr<DenseStore> store_of(std::size_t count, int workers, const std::string& rule) {
-  return std::make_unique<DenseStore>(DenseSpec{.name = "t", .dtype = Dtype::f64, .count = count, .parts = {{.count = count}}, .rule = rule},
-                                      workers);
+  return std::make_unique<DenseStore>(
+      DenseSpec{.name = "t", .dtype = Dtype::f64, .count = count, .parts = {{.count = count}}, .rule = rule}, workers);
 }
 
 // A table with one double, and workers that talk to it without a network.

@@ -14,8 +14,8 @@ using collective::Communicator;
 using collective::Op;
 
 constexpr const char* kCandidates[] = {"bf16", "int8", "qsgd", "topk(ratio=0.01)", "powersgd(rank=2)", "sign"};
-constexpr double kLeastGain = 0.1;              // of the time without a codec: less is within what links change by themselves
-constexpr std::size_t kLargeBytes = 4_MiB;      // of the timed all-reduce: about a bucket
+constexpr double kLeastGain = 0.1;                 // of the time without a codec: less is within what links change by themselves
+constexpr std::size_t kLargeBytes = 4_MiB;         // of the timed all-reduce: about a bucket
 constexpr std::size_t kSampleElements = 1u << 21;  // of the model, that codecs are timed on
 constexpr int kRounds = 3;
 

@@ -17,7 +17,8 @@ using testing::HasSubstr;
 const std::vector<TensorPlace> kTensors{{"a", 0, 40000, {200, 200}}, {"b", 0, 200}, {"c", 0, 6000, {20, 300}}};
 
 TEST(CodecChoice, IsTheCheapestOnTheLinkAndSaysWhy) {
-  const std::vector<codec::Cost> all{{.codec = "none", .bytes = 4e6}, {.codec = "bf16(sum=comm)", .bytes = 2e6, .compute = 0.001},
+  const std::vector<codec::Cost> all{{.codec = "none", .bytes = 4e6},
+                                     {.codec = "bf16(sum=comm)", .bytes = 2e6, .compute = 0.001},
                                      {.codec = "int8", .bytes = 1e6, .compute = 0.004}};
   EXPECT_EQ(choose_codec(all, {.bytes_a_second = 1e11}).codec, "none");
   const CodecChoice middle = choose_codec(all, {.bytes_a_second = 1e9, .latency = 1e-5});
@@ -46,9 +47,7 @@ TEST(CodecChoice, IsTheSameOnAllRanks) {
 
 TEST(CodecChoice, AllowsWhatTheErrorAllows) {
   run_ranks(2, [](Communicator& comm) {
-    const auto line = [&](const char* spec, const CodecLimits& limits) {
-      return choose_codec(comm, spec, kTensors, 1_MiB, limits).why;
-    };
+    const auto line = [&](const char* spec, const CodecLimits& limits) { return choose_codec(comm, spec, kTensors, 1_MiB, limits).why; };
     const std::string usual = line("auto", {});
     for (const char* name : {"none", "bf16", "int8"}) EXPECT_THAT(usual, HasSubstr(name));
     for (const char* name : {"topk", "powersgd", "qsgd"}) EXPECT_THAT(usual, testing::Not(HasSubstr(name)));

@@ -52,7 +52,7 @@ class CodedReduce {
   // Collective: where ranks do not have the same memory, as when one of them has just come, all begin anew.
   void agree_on_memory(collective::Communicator& comm, const collective::Call& call = {});
   Shape memory_shape(std::size_t tensor) const { return codec_->memory(layout_.tensors[tensor]); }
-  codec::Feedback* sum() { return sum_ ? &*sum_ : nullptr; }     // what it did not send of the sum it owns
+  codec::Feedback* sum() { return sum_ ? &*sum_ : nullptr; }  // what it did not send of the sum it owns
   ElementRange owned() const { return range_of(static_cast<std::size_t>(me_)); }
 
  private:
@@ -85,9 +85,9 @@ class CodedReduce {
   std::vector<std::size_t> bytes_, starts_;  // of each owner's payload
   collective::Region out_, in_;              // payloads that leave, payloads that came
   std::optional<codec::Feedback> sent_, sum_;
-  std::vector<std::size_t> places_;           // of each tensor's part of memory_
-  std::vector<float> memory_, next_memory_;   // of the committed steps, and of the one under way
-  bool remembered_ = false;                   // the latter is there
+  std::vector<std::size_t> places_;          // of each tensor's part of memory_
+  std::vector<float> memory_, next_memory_;  // of the committed steps, and of the one under way
+  bool remembered_ = false;                  // the latter is there
 };
 
 }  // namespace cohort::sync

@@ -44,8 +44,7 @@ const std::set<std::string> kHoldEverything{"fp16",
 std::vector<std::string> specs() {
   std::vector<std::string> all(kHoldEverything.begin(), kHoldEverything.end());
   for (const char* more : {"topk(ratio=0.1)", "randomk(ratio=0.2)", "threshold(value=10, cap=0.5)", "powersgd(rank=3, min_rate=1)",
-                           "dgc(ratio=0.1, masking=false, warmup=8)", "qsgd(elias=true)",
-                           "sketch(ratio=0.1, width=2)"})
+                           "dgc(ratio=0.1, masking=false, warmup=8)", "qsgd(elias=true)", "sketch(ratio=0.1, width=2)"})
     all.emplace_back(more);
   for (const codec::CodecRow* row : codec::codecs()) all.emplace_back(row->name);
   return all;

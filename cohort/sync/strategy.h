@@ -46,8 +46,8 @@ struct Semantics {
   Guarantee guarantee = Guarantee::step;
   std::int64_t stale = 0;  // steps that a gradient's parameters may lie behind the newest; kUnbounded: any number
   static constexpr std::int64_t kUnbounded = -1;
-  bool averages = true;    // the gradient of an update is a mean over ranks, or a rank's own; false: a sum over the ranks
-  bool served = false;     // servers keep the parameters and make the updates; a rank's are a copy, up to `stale` steps old
+  bool averages = true;  // the gradient of an update is a mean over ranks, or a rank's own; false: a sum over the ranks
+  bool served = false;   // servers keep the parameters and make the updates; a rank's are a copy, up to `stale` steps old
   bool drifts() const { return identical == Scope::self && !served; }
 };
 

@@ -104,8 +104,7 @@ TEST(GpuResident, StateIsReadAndWrittenByWayOfTheHost) {
       return std::vector<float>(first, first + item.values.count);
     };
     train_case.after_finish = [&](const CallbackContext& c) {
-      if (c.step == 2)
-        c.engine.visit([&](const StateItem& item) { saved[std::string(item.group) + item.key()] = values_of(item); });
+      if (c.step == 2) c.engine.visit([&](const StateItem& item) { saved[std::string(item.group) + item.key()] = values_of(item); });
       if (c.step != 4) return;
       c.engine.visit([&](const StateItem& item) {
         const auto& from = saved.at(std::string(item.group) + item.key());

@@ -33,22 +33,21 @@ TEST(Doctor, FailsWhereTheWorkerDoesNotStart) {
 }
 
 TEST(Doctor, SaysWhatToDoWheneverAllIsNotWell) {
-  for (const Finding& f : {judge_memory(16_GiB, 100_MiB, std::nullopt), judge_memory(16_GiB, 8_GiB, 512_MiB), judge_open_files(20, 20),
-                           judge_processes(10), judge_shm_folder(64_MiB), judge_load(2.0, 2), judge_torch("python", "2.4.1", true, ""),
-                           judge_torch("python", "2.13.0", false, ""), judge_worker("worker", false, "libtorch_cpu.so: cannot open"),
-                           judge_kernels(false, true, 0), judge_kernels(true, true, 0),
-                           judge_congestion("bbr", "reno bbr"), judge_congestion("bbr", "reno bbr cubic")}) {
+  for (const Finding& f :
+       {judge_memory(16_GiB, 100_MiB, std::nullopt), judge_memory(16_GiB, 8_GiB, 512_MiB), judge_open_files(20, 20), judge_processes(10),
+        judge_shm_folder(64_MiB), judge_load(2.0, 2), judge_torch("python", "2.4.1", true, ""), judge_torch("python", "2.13.0", false, ""),
+        judge_worker("worker", false, "libtorch_cpu.so: cannot open"), judge_kernels(false, true, 0), judge_kernels(true, true, 0),
+        judge_congestion("bbr", "reno bbr"), judge_congestion("bbr", "reno bbr cubic")}) {
     EXPECT_NE(f.level, Level::ok) << f.text;
     EXPECT_FALSE(f.advice.empty()) << f.text;
   }
 }
 
 TEST(Doctor, IsContentWithAGoodMachine) {
-  for (const Finding& f :
-       {judge_memory(16_GiB, 8_GiB, std::nullopt), judge_shm_folder(8_GiB), judge_load(0.1, 2),
-        judge_torch("python", "2.13.0+cpu", true, ""), judge_torch("python", "2.11.0+cu130", true, "13.0"),
-        judge_torch("python", "3.0.0", true, ""), judge_worker("worker", true, ""), judge_kernels(true, true, 8),
-        judge_kernels(true, false, 0), judge_congestion("cubic", "reno cubic")})
+  for (const Finding& f : {judge_memory(16_GiB, 8_GiB, std::nullopt), judge_shm_folder(8_GiB), judge_load(0.1, 2),
+                           judge_torch("python", "2.13.0+cpu", true, ""), judge_torch("python", "2.11.0+cu130", true, "13.0"),
+                           judge_torch("python", "3.0.0", true, ""), judge_worker("worker", true, ""), judge_kernels(true, true, 8),
+                           judge_kernels(true, false, 0), judge_congestion("cubic", "reno cubic")})
     EXPECT_EQ(f.level, Level::ok) << f.text;
 }
 

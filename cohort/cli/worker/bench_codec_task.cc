@@ -52,8 +52,8 @@ double speed(const codec::Cost& cost, double seconds) { return seconds > 0 ? 4 *
 
 void print_row(const std::string& label, const codec::Cost& cost, const codec::Cost& bf16, double link) {
   const bool none = cost.codec == "none";
-  const std::string rates = none ? std::string(19, ' ')
-                                 : fmt::format("{:>9.3g} {:>9.3g}", speed(cost, cost.encode), speed(cost, cost.decode));
+  const std::string rates =
+      none ? std::string(19, ' ') : fmt::format("{:>9.3g} {:>9.3g}", speed(cost, cost.encode), speed(cost, cost.decode));
   const std::string at = none || cost.codec == bf16.codec ? "" : link_text(codec::crossover(cost, bf16));
   fmt::print("{:<34} {:>7.1f} {} {:>9.3g} {:>10.3g} {:>12}{}\n", label, 4 * cost.elements / cost.payload, rates, cost.error,
              1e3 * cost.compute, at, link > 0 ? fmt::format(" {:>10.4g}", 1e3 * cost.seconds(link)) : "");

@@ -87,7 +87,7 @@ class SparseCodec : public Codec {
   }
 
  private:
-  virtual double share_at(std::int64_t /*step*/) const { return share_; }  // at most `share`
+  virtual double share_at(std::int64_t /*step*/) const { return share_; }                   // at most `share`
   virtual Threshold choose(const float* x, std::size_t count, std::size_t most) const = 0;  // of a tensor, `most` elements at most
 
   static constexpr std::size_t kEntryBytes = 8;

@@ -46,7 +46,7 @@ class Levels : public Blockwise {
   bool variable() const override { return elias_; }
 
  private:
-  static constexpr std::uint16_t kElias = 0x8000;  // a unit has no sign
+  static constexpr std::uint16_t kElias = 0x8000;                                 // a unit has no sign
   virtual Norm norm(const float* x, std::size_t count, float largest) const = 0;  // of a block that is finite
 
   std::size_t block_bytes(std::size_t count) const override { return 2 + packed_bytes(count, bits_); }

@@ -119,13 +119,13 @@ TEST(Qsgd, InEliasCodeRefusesWhatNoBlockHas) {
     for (const unsigned byte : bytes) payload.push_back(static_cast<std::byte>(byte));
     return failure_of([&] { absorbed(*elias, layout, {payload}, layout.all()); }).kind == Kind::corrupt;
   };
-  EXPECT_FALSE(refused({0x80, 0xbf, 0x18}));       // gamma(9): eight zeros
+  EXPECT_FALSE(refused({0x80, 0xbf, 0x18}));        // gamma(9): eight zeros
   EXPECT_FALSE(refused({0x80, 0xbf, 0x18, 0, 0}));  // zeros behind
   EXPECT_TRUE(refused({0x80, 0xbf, 0x18, 1}));
-  EXPECT_TRUE(refused({0x80, 0xbf, 0x28}));         // gamma(10): beyond the end
-  EXPECT_TRUE(refused({0x80, 0xbf, 0x98}));         // a bit behind
-  EXPECT_TRUE(refused({0x80, 0xff, 0x18}));         // no unit
-  EXPECT_TRUE(refused({0x80, 0xbf, 0}));            // endless zeros
+  EXPECT_TRUE(refused({0x80, 0xbf, 0x28}));  // gamma(10): beyond the end
+  EXPECT_TRUE(refused({0x80, 0xbf, 0x98}));  // a bit behind
+  EXPECT_TRUE(refused({0x80, 0xff, 0x18}));  // no unit
+  EXPECT_TRUE(refused({0x80, 0xbf, 0}));     // endless zeros
   EXPECT_TRUE(refused({0x80, 0xbf, 0x00, 0x00}));
   EXPECT_TRUE(refused({0x80}));
 }

@@ -24,8 +24,7 @@ constexpr std::size_t kWords = 4;  // random ones of an element, one for each ro
 
 class Sketch final : public Codec {
  public:
-  explicit Sketch(const SpecValues& v)
-      : ratio_(v.real("ratio")), width_(v.real("width")), rows_(v.word("rows") == "1" ? 1 : 3) {}
+  explicit Sketch(const SpecValues& v) : ratio_(v.real("ratio")), width_(v.real("width")), rows_(v.word("rows") == "1" ? 1 : 3) {}
   Mix mix() const override { return Mix::add; }
   Dtype payload() const override { return Dtype::f32; }
   bool feedback() const override { return true; }

@@ -232,9 +232,8 @@ class Kfac : public Optimizer {
       if (layer.tapped->bias.empty()) continue;
       layer.bias_at = biases.open(layer.size.rows);
       if (layer.bias != nullptr)
-        with_real(layer.bias->dtype, [&](auto zero) {
-          biases.put(layer.bias_at, static_cast<const decltype(zero)*>(layer.bias->grad), layer.size.rows);
-        });
+        with_real(layer.bias->dtype,
+                  [&](auto zero) { biases.put(layer.bias_at, static_cast<const decltype(zero)*>(layer.bias->grad), layer.size.rows); });
     }
     biases.run(side);
     for (KfacLayer& layer : layers)
@@ -293,7 +292,8 @@ class Kfac : public Optimizer {
     std::array<void*, 2> states{s.state.back(), directed ? const_cast<T*>(found->second.direction.data()) : nullptr};  // is only read
     with.state = states;
     with_flag(nesterov_, [&](auto nesterov) {
-      const KfacPass<T, false, nesterov()> pass{t(info.lr * s.lr_scale), t(s.weight_decay), t(momentum_), directed ? t(kl_factor(info)) : 0};
+      const KfacPass<T, false, nesterov()> pass{t(info.lr * s.lr_scale), t(s.weight_decay), t(momentum_),
+                                                directed ? t(kl_factor(info)) : 0};
       directed ? for_each_element<T, 2>(pass, with, info) : for_each_element<T, 1>(pass, with, info);
     });
     if (!directed) return;

@@ -1,5 +1,5 @@
-// The curvature that K-FAC keeps of one layer, W | b: rows for outputs, columns for inputs and one for the bias. Two sides, each a symmetric
-// matrix: of what went in, A = mean of a a^T with a 1 behind a for the bias, and of the gradients of what came out, G.
+// The curvature that K-FAC keeps of one layer, W | b: rows for outputs, columns for inputs and one for the bias. Two sides, each a
+// symmetric matrix: of what went in, A = mean of a a^T with a 1 behind a for the bias, and of the gradients of what came out, G.
 //   statistics()    packed sums of this rank's samples; those of all ranks added, unpack() makes A and G of them
 //   invert()        eigen: A = Q^T diag(d) Q, Q and d;   inverse: (A + ridge I)^-1
 //   precondition()  eigen: V = Qg^T [(Qg M Qa^T) / (dg da^T + damping)] Qa;   inverse: V = G^-1 M A^-1

@@ -76,7 +76,8 @@ void offer(TestSide& side, std::vector<Layer<T>>& layers, const StepInfo& info, 
     side.seen.push_back(layers[k].tapped);
     for (std::size_t part = 0; part < 2; ++part) {
       auto& field = part == 0 ? layers[k].w : layers[k].b;
-      if (static_cast<int>(2 * k + part) % of == side.rank() % of) side.own.push_back(field.slice(0, field.w.size(), {}, states[2 * k + part]));
+      if (static_cast<int>(2 * k + part) % of == side.rank() % of)
+        side.own.push_back(field.slice(0, field.w.size(), {}, states[2 * k + part]));
     }
   }
 }
@@ -139,8 +140,8 @@ struct Reference {
 template <class T>
 double worst_against(bool eigen, double kl_clip) {
   const std::string by = eigen ? "eigen" : "inverse";
-  const auto rule = make("kfac(decay=0.8, damping=0.02, factor_every=2, inverse_every=4, by=" + by +
-                         ", kl_clip=" + std::to_string(kl_clip) + ")");
+  const auto rule =
+      make("kfac(decay=0.8, damping=0.02, factor_every=2, inverse_every=4, by=" + by + ", kl_clip=" + std::to_string(kl_clip) + ")");
   std::vector<Layer<T>> layers;
   layers.emplace_back(*rule);
   Layer<T>& layer = layers[0];

@@ -21,7 +21,8 @@ class Lbfgs : public LineRule {
     const std::size_t m = memory_;
     LineDirection q{.g = 1, .s = std::vector<double>(m), .y = std::vector<double>(m)};
     std::vector<std::size_t> slots;  // newest first
-    for (std::size_t k = 0; k < static_cast<std::size_t>(memory.pairs); ++k) slots.push_back((static_cast<std::size_t>(memory.newest) + m - k) % m);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(memory.pairs); ++k)
+      slots.push_back((static_cast<std::size_t>(memory.newest) + m - k) % m);
     const auto times_s = [&](std::size_t i) {  // <s_i, q>
       double sum = q.g * p.pairs[i].g_s;
       for (const std::size_t j : slots) sum += q.s[j] * memory.ss[i * m + j] + q.y[j] * memory.sy[i * m + j];

@@ -11,7 +11,8 @@ namespace {
 constexpr int kOfTorchInThePlane = 44, kOfTorchInTenDimensions = 82;
 
 TEST(Lbfgs, TakesNoMoreEvaluationsOfRosenbrocksFunctionThanTorch) {
-  const auto plane = minimise("lbfgs", rosenbrock, {-1.2, 1}, 1e-10, 200), ten = minimise("lbfgs", rosenbrock, Numbers(10, -1.0), 1e-10, 400);
+  const auto plane = minimise("lbfgs", rosenbrock, {-1.2, 1}, 1e-10, 200),
+             ten = minimise("lbfgs", rosenbrock, Numbers(10, -1.0), 1e-10, 400);
   EXPECT_LE(plane.f, 1e-10);
   EXPECT_LE(plane.evaluations, kOfTorchInThePlane);
   EXPECT_LE(ten.f, 1e-10);
@@ -19,7 +20,8 @@ TEST(Lbfgs, TakesNoMoreEvaluationsOfRosenbrocksFunctionThanTorch) {
 }
 
 TEST(Lbfgs, WithExactSearchesTenCurvaturesNeedTenDirections) {
-  EXPECT_LE(minimise("lbfgs(c2=0.01, memory=20)", bowl, Numbers(10), 1e-12, 100).evaluations, 2 * 10 + 3) << "a trial and a correction each";
+  EXPECT_LE(minimise("lbfgs(c2=0.01, memory=20)", bowl, Numbers(10), 1e-12, 100).evaluations, 2 * 10 + 3)
+      << "a trial and a correction each";
 }
 
 TEST(Lbfgs, RanksThatShareTensorsOutTakeTheSameStepsToTheBit) {

@@ -25,7 +25,8 @@ const SpecSchema& schema() {
   using Type = SpecParam::Type;
   static const SpecSchema schema = [] {
     auto params = averaged_params();
-    params.push_back({.name = "start", .type = Type::integer, .doc = "step whose parameters are the first", .preset = "1", .low = 1, .high = 1e12});
+    params.push_back(
+        {.name = "start", .type = Type::integer, .doc = "step whose parameters are the first", .preset = "1", .low = 1, .high = 1e12});
     params.push_back({.name = "every", .type = Type::integer, .doc = "steps from one to the next", .preset = "1", .low = 1, .high = 1e9});
     return SpecSchema{"swa", "another rule, and the mean of the parameters from a step on, which is what is evaluated", params};
   }();

@@ -127,7 +127,8 @@ class YellowFin : public Optimizer {
     Slice with = s;
     with.state = s.state.first(2);
     const auto t = [](double x) { return static_cast<T>(x); };
-    const YellowFinPass<T> pass{t(step.clip), t(s.weight_decay), t(beta_), t(1 - beta_), t(step.momentum), t(step.rate * info.lr * s.lr_scale)};
+    const YellowFinPass<T> pass{t(step.clip), t(s.weight_decay), t(beta_),
+                                t(1 - beta_), t(step.momentum),  t(step.rate * info.lr * s.lr_scale)};
     for_each_element<T, 2>(pass, with, info);
   }
   void apply(const Slice& s, const StepInfo& info) const override {
@@ -140,11 +141,12 @@ class YellowFin : public Optimizer {
 };
 
 const SpecSchema& schema() {
-  static const SpecSchema schema{"yellowfin",
-                                 "momentum that finds its rate and its share by itself",
-                                 {{.name = "lr", .type = SpecParam::Type::real, .doc = "factor of the rate that it finds", .preset = "1", .low = 0},
-                                  share_param("beta", "0.999", "share of what was measured kept"),
-                                  weight_decay_param("0", "added to the gradient, times w")}};
+  static const SpecSchema schema{
+      "yellowfin",
+      "momentum that finds its rate and its share by itself",
+      {{.name = "lr", .type = SpecParam::Type::real, .doc = "factor of the rate that it finds", .preset = "1", .low = 0},
+       share_param("beta", "0.999", "share of what was measured kept"),
+       weight_decay_param("0", "added to the gradient, times w")}};
   return schema;
 }
 std::unique_ptr<Optimizer> build(const SpecValues& values) { return std::make_unique<YellowFin>(values); }

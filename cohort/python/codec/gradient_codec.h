@@ -34,9 +34,9 @@ struct Residual {
   std::size_t first = 0;
   std::vector<float> velocity{};  // of this rank's own gradients, where the codec keeps their momentum
   std::vector<float> memory{};    // what the codec begins the next step with, the same on all ranks
-  double share = 1;       // what an element of `owned` is worth in `sent`: the ranks of an average
-  double weight = 0;      // at which both were left; 0: no step was made yet
-  std::int64_t step = 0;  // steps made: what random numbers are drawn by
+  double share = 1;               // what an element of `owned` is worth in `sent`: the ranks of an average
+  double weight = 0;              // at which both were left; 0: no step was made yet
+  std::int64_t step = 0;          // steps made: what random numbers are drawn by
 };
 
 enum class Verdict : std::uint8_t {
@@ -54,7 +54,7 @@ class GradientCodec {
   const std::string& spec() const { return codec_->spec(); }
   bool feedback() const { return codec_->feedback(); }
   bool momentum() const { return codec_->momentum().has_value(); }  // it is the codec's: the optimizer must have none
-  void check(const CodedUnit& unit) const;                                                           // before anything is sent
+  void check(const CodedUnit& unit) const;                          // before anything is sent
   void reduce(collective::Communicator& comm, const CodedUnit& unit, const collective::Call& call);  // collective
   void settle(bool made);
   std::map<std::string, Residual> residuals() const;        // of the steps made

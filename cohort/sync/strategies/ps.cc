@@ -136,14 +136,14 @@ class Ps final : public Strategy {
     ++seen_.reads;
     seen_.most = std::max(seen_.most, pulled.behind());
     if (gate_.slack && pulled.behind() > *gate_.slack)
-      throw_failure(Kind::bug, "a read at step {} is {} steps behind, and {} promises at most {}", pulled.clock, pulled.behind(), gate_.spec,
-                    *gate_.slack);
+      throw_failure(Kind::bug, "a read at step {} is {} steps behind, and {} promises at most {}", pulled.clock, pulled.behind(),
+                    gate_.spec, *gate_.slack);
   }
 
   const ps::Gate gate_;
   const int servers_;
   const collective::Op op_;
-  Noted seen_;                                 // by the training thread
+  Noted seen_;                                // by the training thread
   collective::Communicator* comm_ = nullptr;  // whose ranks these are
   std::unique_ptr<ps::Session> session_;
   ps::Client* client_ = nullptr;  // its
@@ -151,20 +151,19 @@ class Ps final : public Strategy {
 
 const SpecSchema& schema() {
   using Type = SpecParam::Type;
-  static const SpecSchema schema{
-      "ps",
-      "servers keep the parameters and make the updates; ranks push gradients and pull parameters",
-      {{.name = "clock",
-        .type = Type::spec,
-        .doc = "how far ranks may be apart: bsp, ssp(2), ssp_push(2), bounded_delay(2), or tap (any)",
-        .preset = "bsp"},
-       {.name = "servers",
-        .type = Type::integer,
-        .doc = "how many of the first ranks have a server; 0: all",
-        .preset = "0",
-        .low = 0,
-        .high = 1e6},
-       op_param()}};
+  static const SpecSchema schema{"ps",
+                                 "servers keep the parameters and make the updates; ranks push gradients and pull parameters",
+                                 {{.name = "clock",
+                                   .type = Type::spec,
+                                   .doc = "how far ranks may be apart: bsp, ssp(2), ssp_push(2), bounded_delay(2), or tap (any)",
+                                   .preset = "bsp"},
+                                  {.name = "servers",
+                                   .type = Type::integer,
+                                   .doc = "how many of the first ranks have a server; 0: all",
+                                   .preset = "0",
+                                   .low = 0,
+                                   .high = 1e6},
+                                  op_param()}};
   return schema;
 }
 std::unique_ptr<Strategy> build(const SpecValues& values) { return std::make_unique<Ps>(values); }

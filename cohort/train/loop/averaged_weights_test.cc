@@ -60,7 +60,8 @@ TEST_F(Averaged, EvaluationLeavesTrainingAsItWasAtEveryStage) {
   EXPECT_GT(std::abs(reference.tested - plain.tested), 1e-4) << "the average is another model";
   for (std::size_t i = 0; i < plain.weights.size(); ++i) EXPECT_TRUE(at::equal(reference.weights[i], plain.weights[i])) << i;
   for (const int stage : {1, 2, 3}) {
-    const Ended sharded = train("ema(of=sgd(lr=0.3), decay=0.95)", fmt::format("zero(stage={}, op=sum)", stage), dir.file(fmt::to_string(stage)));
+    const Ended sharded =
+        train("ema(of=sgd(lr=0.3), decay=0.95)", fmt::format("zero(stage={}, op=sum)", stage), dir.file(fmt::to_string(stage)));
     EXPECT_EQ(sharded.tested, reference.tested) << stage;
     for (std::size_t i = 0; i < plain.weights.size(); ++i) EXPECT_TRUE(at::equal(sharded.weights[i], plain.weights[i])) << stage << i;
   }
