@@ -3,9 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <condition_variable>
-#include <mutex>
-
+#include "cohort/sync/gate_testing.h"
 #include "cohort/sync/testing.h"
 
 namespace cohort::sync {
@@ -13,24 +11,6 @@ namespace {
 
 constexpr const char* kUnwaited[] = {"local_sgd(h=2, wait=none)", "diloco(h=2, wait=none)",
                                      "diloco(h=2, wait=none, momentum=0.5, nesterov=false)", "easgd(h=2, beta=0.5, async=true)"};
-
-class Gate {
- public:
-  void arrive() {
-    const std::lock_guard lock(mutex_);
-    ++arrived_;
-    changed_.notify_all();
-  }
-  bool await(int count) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return arrived_ >= count; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int arrived_ = 0;
-};
 
 class Unwaited : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Of, Unwaited, testing::ValuesIn(kUnwaited), [](const auto& given) {

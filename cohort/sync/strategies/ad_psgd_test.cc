@@ -1,31 +1,10 @@
-#include <condition_variable>
-#include <mutex>
-
 #include "cohort/base/slowdown.h"
+#include "cohort/sync/gate_testing.h"
 #include "cohort/sync/request_service.h"
 #include "cohort/sync/testing.h"
 
 namespace cohort::sync {
 namespace {
-
-// A gate that is opened once. Bounded: a test that would hang fails.
-class Gate {
- public:
-  void arrive() {
-    const std::lock_guard lock(mutex_);
-    ++arrived_;
-    changed_.notify_all();
-  }
-  bool await(int count) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return arrived_ >= count; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int arrived_ = 0;
-};
 
 Quadratic apart(int ranks, int steps) {
   Quadratic q{.sync = "ad_psgd", .ranks = ranks, .steps = steps, .rate = 0, .sizes = {70}};
